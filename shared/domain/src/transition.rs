@@ -1,0 +1,680 @@
+//! The only place where an event changes state.
+//!
+//! Each transition is a [`GuardedWrite`] and a `settle` that reads what became of it. A write whose
+//! response was lost is retried by the SDK and then fails its own guard; every `settle` recognises
+//! its own work by `claim_id`, or by `lease_owner` and fence, and says that it took hold.
+//!
+//! Absent on purpose: a transition out of `done` or `discarded` other than an operator's, and any
+//! read of `expires_at`. Expiry decides nothing.
+
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use crate::{
+    backoff::Backoff,
+    effects::{StepEntry, StepName},
+    event::{Event, EventKey, cut},
+    guard::{Comparison, Guard},
+    item::{Attribute, Value},
+    limits,
+    record::{
+        ClaimId, CorruptRecord, ErrorNote, LeaseOwner, Record, State, StateName, StoredPayload,
+        claimed_item,
+    },
+    retention::Retention,
+    time::Timestamp,
+    write::{Change, Edit, GuardedWrite, Written},
+};
+
+/// What one source's configuration says about its records.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    /// How long closed records are kept.
+    pub retention: Retention,
+    /// How many attempts an event gets.
+    pub attempt_limit: u32,
+    /// The wait between them.
+    pub backoff: Backoff,
+    /// Whether completion removes the payload and keeps its digest.
+    pub drop_payload_when_done: bool,
+}
+
+// ---- claim ----------------------------------------------------------------------------------
+
+/// The write that makes a delivery the first of its event.
+#[derive(Debug)]
+pub struct Claim {
+    /// `PutItem` under "no such record".
+    pub write: GuardedWrite,
+    claim_id: ClaimId,
+    beyond_horizon: bool,
+}
+
+/// What became of a claim.
+#[derive(Debug)]
+pub enum Claimed {
+    /// This delivery is the first.
+    New,
+    /// This delivery is the first on record, but an earlier one's record may have expired: parked,
+    /// for a person to run.
+    BeyondHorizon,
+    /// Another delivery was first; its record.
+    Duplicate(Box<Record>),
+    /// There was a record and it is gone: nobody can know. Answered so that the provider retries.
+    Vanished,
+}
+
+/// Claims `event` for the delivery `claim_id`.
+#[must_use]
+pub fn claim(
+    event: &Event,
+    payload: StoredPayload,
+    claim_id: ClaimId,
+    now: Timestamp,
+    policy: &Policy,
+) -> Claim {
+    let beyond_horizon =
+        event.occurred_at.is_some_and(|at| policy.retention.is_beyond_horizon(at, now));
+    let sha256 = Sha256::digest(&event.payload).into();
+    let mut item = claimed_item(event, payload, sha256);
+    item.extend([
+        (Attribute::ClaimId, claim_id.0.as_str().into()),
+        (Attribute::ReceivedAt, now.millis().into()),
+        (Attribute::Attempt, 0_i64.into()),
+        (Attribute::AttemptLimit, policy.attempt_limit.into()),
+    ]);
+    if beyond_horizon {
+        let text = "the event is older than its retention: an earlier record may have expired";
+        item.extend([
+            (Attribute::State, StateName::Failed.into()),
+            (Attribute::QueueKey, parked_key(&event.key)),
+            (Attribute::DueAt, now.millis().into()),
+            (Attribute::LastError, ErrorNote::new(BEYOND_HORIZON, text, now).value()),
+        ]);
+    } else {
+        item.extend([
+            (Attribute::State, StateName::Received.into()),
+            (Attribute::QueueKey, open_key(&event.key)),
+            (Attribute::DueAt, now.plus(limits::GRACE).millis().into()),
+        ]);
+    }
+    let write = GuardedWrite {
+        key: event.key.clone(),
+        guard: Guard::Missing(Attribute::Pk),
+        change: Change::Put(item),
+    };
+    Claim { write, claim_id, beyond_horizon }
+}
+
+impl Claim {
+    /// Reads what became of it.
+    ///
+    /// # Errors
+    /// If the record in the way cannot be read.
+    pub fn settle(&self, written: Written) -> Result<Claimed, CorruptRecord> {
+        let first = if self.beyond_horizon { Claimed::BeyondHorizon } else { Claimed::New };
+        match written {
+            Written::Applied(_) => Ok(first),
+            Written::Refused(None) => Ok(Claimed::Vanished),
+            Written::Refused(Some(item)) => {
+                let record = Record::from_item(item)?;
+                // The record in the way is this delivery's own: the response to the write got
+                // lost. Read as a duplicate, the event would never be enqueued.
+                if record.claim_id == self.claim_id {
+                    return Ok(first);
+                }
+                Ok(Claimed::Duplicate(Box::new(record)))
+            }
+        }
+    }
+}
+
+/// Notes on a record that a later delivery carried another payload. The first note stays.
+#[must_use]
+pub fn note_mismatch(key: &EventKey, payload: &[u8]) -> GuardedWrite {
+    let digest = Value::Bytes(Sha256::digest(payload).to_vec());
+    GuardedWrite {
+        key: key.clone(),
+        guard: Guard::All(vec![
+            Guard::Present(Attribute::Pk),
+            Guard::Missing(Attribute::PayloadMismatch),
+        ]),
+        change: Change::Update(vec![Edit::Set(Attribute::PayloadMismatch, digest)]),
+    }
+}
+
+// ---- lease ----------------------------------------------------------------------------------
+
+/// The write that gives a worker the exclusive, bounded right to run an event's effects.
+#[derive(Debug)]
+pub struct TakeLease {
+    /// `UpdateItem`; returns the whole record, so a worker needs no read.
+    pub write: GuardedWrite,
+    owner: LeaseOwner,
+    now: Timestamp,
+    skew: Duration,
+}
+
+/// A lease held. Made only by [`TakeLease::settle`], so nothing is written without one.
+#[derive(Clone, Debug)]
+pub struct Lease {
+    key: EventKey,
+    fence: u32,
+    owner: LeaseOwner,
+    received_at: Timestamp,
+}
+
+/// What became of taking a lease.
+#[derive(Debug)]
+pub enum Leased {
+    /// Held, with the record as it is now.
+    Held(Lease, Box<Record>),
+    /// Released, and not to be run before this.
+    NotYet(Timestamp),
+    /// Another worker's lease ends then; the skew bound after that it may be taken over.
+    HeldElsewhere(Timestamp),
+    /// Done, discarded or parked: nothing to run.
+    Settled(StateName),
+    /// Every attempt is used up and nobody holds it: to be parked.
+    Exhausted(Box<Record>),
+    /// No such record.
+    Unknown,
+}
+
+/// Takes the lease of `key` for `owner` until `until`, from `received`, or over from a holder whose
+/// lease ended more than the skew bound ago.
+///
+/// `opening` is the journal entry of a step that this event surely starts with: riding on the lease
+/// it costs no write of its own.
+#[must_use]
+pub fn lease(
+    key: &EventKey,
+    owner: LeaseOwner,
+    now: Timestamp,
+    until: Timestamp,
+    skew: Duration,
+    opening: Option<(&StepName, &StepEntry)>,
+) -> TakeLease {
+    let waiting = Guard::All(vec![
+        state_is(StateName::Received),
+        Guard::Any(vec![
+            Guard::Missing(Attribute::NotBefore),
+            Guard::Compare(Attribute::NotBefore, Comparison::AtMost, now.millis().into()),
+        ]),
+    ]);
+    let abandoned = Guard::All(vec![
+        state_is(StateName::Processing),
+        Guard::Compare(Attribute::LeaseUntil, Comparison::Less, now.minus(skew).millis().into()),
+    ]);
+    let mut edits = vec![
+        Edit::Set(Attribute::State, StateName::Processing.into()),
+        Edit::Increment(Attribute::Attempt, 1),
+        Edit::Set(Attribute::LeaseOwner, owner.0.as_str().into()),
+        Edit::Set(Attribute::LeaseUntil, until.millis().into()),
+        Edit::Remove(Attribute::NotBefore),
+    ];
+    edits.extend(
+        opening.map(|(name, entry)| Edit::SetStepIfAbsent(name.as_str().to_owned(), entry.value())),
+    );
+    let write = GuardedWrite {
+        key: key.clone(),
+        guard: Guard::All(vec![
+            Guard::CompareAttributes(Attribute::Attempt, Comparison::Less, Attribute::AttemptLimit),
+            Guard::Any(vec![waiting, abandoned]),
+        ]),
+        change: Change::Update(edits),
+    };
+    TakeLease { write, owner, now, skew }
+}
+
+impl TakeLease {
+    /// Reads what became of it.
+    ///
+    /// # Errors
+    /// If the record cannot be read.
+    pub fn settle(self, written: Written) -> Result<Leased, CorruptRecord> {
+        let (applied, item) = match written {
+            Written::Applied(Some(item)) => (true, item),
+            Written::Refused(Some(item)) => (false, item),
+            Written::Applied(None) | Written::Refused(None) => return Ok(Leased::Unknown),
+        };
+        let record = Box::new(Record::from_item(item)?);
+        // Refused by a record that this very lease holds: the response to the write got lost.
+        let own = record.lease_owner.as_ref() == Some(&self.owner)
+            && record.state.name() == StateName::Processing;
+        if applied || own {
+            let lease = Lease {
+                key: record.key.clone(),
+                fence: record.attempt,
+                owner: self.owner,
+                received_at: record.received_at,
+            };
+            return Ok(Leased::Held(lease, record));
+        }
+        Ok(match record.state {
+            State::Done(_) | State::Discarded(_) | State::Failed { .. } => {
+                Leased::Settled(record.state.name())
+            }
+            State::Processing { lease_until, .. } if lease_until >= self.now.minus(self.skew) => {
+                Leased::HeldElsewhere(lease_until)
+            }
+            State::Received { .. } | State::Processing { .. } if record.is_exhausted() => {
+                Leased::Exhausted(record)
+            }
+            State::Processing { lease_until, .. } => Leased::HeldElsewhere(lease_until),
+            State::Received { not_before, .. } => Leased::NotYet(not_before.unwrap_or(self.now)),
+        })
+    }
+}
+
+// ---- under a lease --------------------------------------------------------------------------
+
+/// A write that holds only under a lease: its guard names fence and owner, so a worker that
+/// outlived its lease changes nothing.
+#[derive(Debug)]
+pub struct Fenced {
+    /// The write.
+    pub write: GuardedWrite,
+    lease: Lease,
+    becomes: StateName,
+}
+
+/// What became of a write under a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FencedOutcome {
+    /// It took hold.
+    Applied,
+    /// The lease was lost; how the record stands now.
+    Lost(Standing),
+}
+
+/// How a record stands for a worker that does not hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Closed or parked: nothing to run.
+    Settled(StateName),
+    /// Waits for a lease, from then on.
+    Waiting(Option<Timestamp>),
+    /// Another's lease, until then.
+    HeldElsewhere(Timestamp),
+    /// No such record.
+    Gone,
+}
+
+impl Lease {
+    /// The fence: this lease's attempt number.
+    #[must_use]
+    pub const fn fence(&self) -> u32 {
+        self.fence
+    }
+
+    /// Our id of this lease.
+    #[must_use]
+    pub const fn owner(&self) -> &LeaseOwner {
+        &self.owner
+    }
+
+    /// Whose lease.
+    #[must_use]
+    pub const fn key(&self) -> &EventKey {
+        &self.key
+    }
+
+    /// Journals entries: a start before its call, results after theirs.
+    #[must_use]
+    pub fn journal(&self, entries: &[(StepName, StepEntry)]) -> Fenced {
+        self.fenced(StateName::Processing, step_edits(entries))
+    }
+
+    /// Closes the record: its effects took hold. `results` are the journal's last entries.
+    #[must_use]
+    pub fn complete(
+        &self,
+        results: &[(StepName, StepEntry)],
+        now: Timestamp,
+        policy: &Policy,
+    ) -> Fenced {
+        let expires_at = policy.retention.expiry(self.received_at, now);
+        let mut edits = vec![
+            Edit::Set(Attribute::State, StateName::Done.into()),
+            Edit::Set(Attribute::CompletedAt, now.millis().into()),
+            Edit::Set(Attribute::ExpiresAt, expires_at.secs_rounded_up().into()),
+            Edit::Remove(Attribute::QueueKey),
+            Edit::Remove(Attribute::DueAt),
+            Edit::Remove(Attribute::LeaseUntil),
+        ];
+        if policy.drop_payload_when_done {
+            edits.push(Edit::Remove(Attribute::Payload));
+        }
+        edits.extend(step_edits(results));
+        self.fenced(StateName::Done, edits)
+    }
+
+    /// Gives the lease back, to be taken again after `wait`.
+    ///
+    /// A short wait is the queue's: the message stays invisible for it. A longer one is the
+    /// sweep's, which looks when the wait ends.
+    #[must_use]
+    pub fn release(
+        &self,
+        wait: Duration,
+        error: &ErrorNote,
+        results: &[(StepName, StepEntry)],
+        now: Timestamp,
+    ) -> Fenced {
+        let not_before = now.plus(wait);
+        let mut edits = vec![
+            Edit::Set(Attribute::State, StateName::Received.into()),
+            Edit::Set(Attribute::NotBefore, not_before.millis().into()),
+            Edit::Set(Attribute::LastError, error.value()),
+            Edit::Remove(Attribute::LeaseUntil),
+        ];
+        if wait > limits::MAX_KEPT_DELAY {
+            edits.push(Edit::Set(Attribute::DueAt, not_before.millis().into()));
+        }
+        edits.extend(step_edits(results));
+        self.fenced(StateName::Received, edits)
+    }
+
+    /// Parks the record: a person decides.
+    #[must_use]
+    pub fn park(
+        &self,
+        error: &ErrorNote,
+        results: &[(StepName, StepEntry)],
+        now: Timestamp,
+    ) -> Fenced {
+        let mut edits = park_edits(&self.key, error, now);
+        edits.extend(step_edits(results));
+        self.fenced(StateName::Failed, edits)
+    }
+
+    fn fenced(&self, becomes: StateName, edits: Vec<Edit>) -> Fenced {
+        let guard = Guard::All(vec![
+            state_is(StateName::Processing),
+            Guard::equal(Attribute::Attempt, self.fence),
+            Guard::equal(Attribute::LeaseOwner, self.owner.0.as_str()),
+        ]);
+        let write = GuardedWrite { key: self.key.clone(), guard, change: Change::Update(edits) };
+        Fenced { write, lease: self.clone(), becomes }
+    }
+}
+
+impl Fenced {
+    /// Reads what became of it.
+    ///
+    /// # Errors
+    /// If the record cannot be read.
+    pub fn settle(&self, written: Written) -> Result<FencedOutcome, CorruptRecord> {
+        let item = match written {
+            Written::Applied(_) => return Ok(FencedOutcome::Applied),
+            Written::Refused(None) => return Ok(FencedOutcome::Lost(Standing::Gone)),
+            Written::Refused(Some(item)) => item,
+        };
+        let record = Record::from_item(item)?;
+        let own = record.attempt == self.lease.fence
+            && record.lease_owner.as_ref() == Some(&self.lease.owner);
+        // The record stands where this write would have put it, by this lease: it did, and the
+        // response got lost.
+        if own && record.state.name() == self.becomes {
+            return Ok(FencedOutcome::Applied);
+        }
+        Ok(FencedOutcome::Lost(standing(&record)))
+    }
+}
+
+// ---- without a lease ------------------------------------------------------------------------
+
+/// Moves an open record's `due_at` on, so that whoever does it first enqueues it, and alone.
+#[derive(Debug)]
+pub struct Requeue {
+    /// The write. Bump first, then send: the other way round, two sweeps send twice as often.
+    pub write: GuardedWrite,
+    due_at: Timestamp,
+}
+
+/// Enqueues an open record again. `None` if it is not open.
+#[must_use]
+pub fn requeue(record: &Record, now: Timestamp) -> Option<Requeue> {
+    let wait =
+        limits::GRACE.saturating_mul(1 << record.requeues.min(16)).min(limits::MAX_REQUEUE_WAIT);
+    move_due(record, now.plus(wait), vec![Edit::Increment(Attribute::Requeues, 1)])
+}
+
+/// Looks at an open record again at `until`; it is not for the queue before. `None` if not open.
+#[must_use]
+pub fn defer(record: &Record, until: Timestamp) -> Option<Requeue> {
+    move_due(record, until, Vec::new())
+}
+
+fn move_due(record: &Record, to: Timestamp, more: Vec<Edit>) -> Option<Requeue> {
+    let (State::Received { due_at, .. } | State::Processing { due_at, .. }) = record.state else {
+        return None;
+    };
+    let guard = Guard::All(vec![is_open(), Guard::equal(Attribute::DueAt, due_at.millis())]);
+    let mut edits = vec![Edit::Set(Attribute::DueAt, to.millis().into())];
+    edits.extend(more);
+    let write = GuardedWrite { key: record.key.clone(), guard, change: Change::Update(edits) };
+    Some(Requeue { write, due_at: to })
+}
+
+impl Requeue {
+    /// Whether it took hold, and the event is this caller's to enqueue. A record that already
+    /// stands there counts: the response got lost, or another bumped it to the very same
+    /// millisecond, and a second message does no harm.
+    #[must_use]
+    pub fn settle(&self, written: &Written) -> bool {
+        match written {
+            Written::Applied(_) => true,
+            Written::Refused(None) => false,
+            Written::Refused(Some(item)) => {
+                item.get(&Attribute::DueAt) == Some(&self.due_at.millis().into())
+            }
+        }
+    }
+}
+
+/// Parks an open record whose attempts are used up, as nobody's lease is left to do it.
+///
+/// The guard names all that was seen: between the look and the write a worker may have completed
+/// it, or an operator replayed it.
+#[must_use]
+pub fn park_exhausted(record: &Record, now: Timestamp) -> GuardedWrite {
+    let text = format!("{} of {} attempts used", record.attempt, record.attempt_limit);
+    let last = record.last_error.as_ref();
+    let text =
+        last.map_or(text.clone(), |last| format!("{text}; last: {}: {}", last.class, last.text));
+    let error = ErrorNote::new(ATTEMPTS_EXHAUSTED, &text, now);
+    let mut guards = vec![
+        state_is(record.state.name()),
+        Guard::equal(Attribute::Attempt, record.attempt),
+        Guard::equal(Attribute::AttemptLimit, record.attempt_limit),
+    ];
+    if let State::Processing { lease_until, .. } = record.state {
+        guards.push(Guard::equal(Attribute::LeaseUntil, lease_until.millis()));
+    }
+    GuardedWrite {
+        key: record.key.clone(),
+        guard: Guard::All(guards),
+        change: Change::Update(park_edits(&record.key, &error, now)),
+    }
+}
+
+/// What an operator says for the record's history.
+#[derive(Clone, Debug)]
+pub struct Operator<'a> {
+    /// Who.
+    pub name: &'a str,
+    /// Why.
+    pub reason: &'a str,
+}
+
+/// Why an operator's wish cannot be.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CannotReplay {
+    /// Not parked, not done.
+    #[error(
+        "the event is {0}: only a failed or done event is replayed, only a failed one discarded"
+    )]
+    State(StateName),
+    /// Dropped on completion.
+    #[error("the payload was dropped when the event was done (payload = \"drop-when-done\")")]
+    PayloadDropped,
+    /// Too often.
+    #[error("the event was replayed {} times before: that is the most", limits::MAX_REPLAYS)]
+    TooOften,
+}
+
+/// Opens a parked or done record again. The fence goes on from where it was, the limit moves on by
+/// `policy`'s; the journal stays unless `forget_steps`.
+///
+/// # Errors
+/// If the record's state, payload or history forbids it.
+pub fn replay(
+    record: &Record,
+    operator: &Operator<'_>,
+    now: Timestamp,
+    policy: &Policy,
+    forget_steps: bool,
+) -> Result<GuardedWrite, CannotReplay> {
+    let state = record.state.name();
+    if !matches!(state, StateName::Failed | StateName::Done) {
+        return Err(CannotReplay::State(state));
+    }
+    if record.payload.is_none() {
+        return Err(CannotReplay::PayloadDropped);
+    }
+    if record.replays >= limits::MAX_REPLAYS {
+        return Err(CannotReplay::TooOften);
+    }
+    let limit = record.attempt.saturating_add(policy.attempt_limit);
+    let mut edits = vec![
+        Edit::Set(Attribute::State, StateName::Received.into()),
+        Edit::Set(Attribute::AttemptLimit, limit.into()),
+        Edit::Set(Attribute::QueueKey, open_key(&record.key)),
+        Edit::Set(Attribute::DueAt, now.plus(limits::GRACE).millis().into()),
+        Edit::Append(Attribute::Replays, history_entry(operator, now)),
+        Edit::Remove(Attribute::NotBefore),
+        Edit::Remove(Attribute::LeaseUntil),
+        Edit::Remove(Attribute::CompletedAt),
+        Edit::Remove(Attribute::ExpiresAt),
+    ];
+    if forget_steps {
+        edits.push(Edit::Set(Attribute::Steps, Value::Map(std::collections::BTreeMap::new())));
+    }
+    Ok(as_seen(record, edits))
+}
+
+/// Closes a parked record without running it.
+///
+/// # Errors
+/// If the record is not parked.
+pub fn discard(
+    record: &Record,
+    operator: &Operator<'_>,
+    now: Timestamp,
+    policy: &Policy,
+) -> Result<GuardedWrite, CannotReplay> {
+    let state = record.state.name();
+    if state != StateName::Failed {
+        return Err(CannotReplay::State(state));
+    }
+    let expires_at = policy.retention.expiry(record.received_at, now);
+    Ok(as_seen(
+        record,
+        vec![
+            Edit::Set(Attribute::State, StateName::Discarded.into()),
+            Edit::Set(Attribute::CompletedAt, now.millis().into()),
+            Edit::Set(Attribute::ExpiresAt, expires_at.secs_rounded_up().into()),
+            Edit::Append(Attribute::Replays, history_entry(operator, now)),
+            Edit::Remove(Attribute::QueueKey),
+            Edit::Remove(Attribute::DueAt),
+        ],
+    ))
+}
+
+// ---- helpers --------------------------------------------------------------------------------
+
+fn standing(record: &Record) -> Standing {
+    match record.state {
+        State::Received { not_before, .. } => Standing::Waiting(not_before),
+        State::Processing { lease_until, .. } => Standing::HeldElsewhere(lease_until),
+        State::Done(_) | State::Discarded(_) | State::Failed { .. } => {
+            Standing::Settled(record.state.name())
+        }
+    }
+}
+
+fn as_seen(record: &Record, edits: Vec<Edit>) -> GuardedWrite {
+    let guard = Guard::All(vec![
+        state_is(record.state.name()),
+        Guard::equal(Attribute::Attempt, record.attempt),
+    ]);
+    GuardedWrite { key: record.key.clone(), guard, change: Change::Update(edits) }
+}
+
+fn park_edits(key: &EventKey, error: &ErrorNote, now: Timestamp) -> Vec<Edit> {
+    vec![
+        Edit::Set(Attribute::State, StateName::Failed.into()),
+        Edit::Set(Attribute::QueueKey, parked_key(key)),
+        Edit::Set(Attribute::DueAt, now.millis().into()),
+        Edit::Set(Attribute::LastError, error.value()),
+        Edit::Remove(Attribute::LeaseUntil),
+        Edit::Remove(Attribute::NotBefore),
+    ]
+}
+
+fn step_edits(entries: &[(StepName, StepEntry)]) -> Vec<Edit> {
+    entries
+        .iter()
+        .map(|(name, entry)| Edit::SetStep(name.as_str().to_owned(), entry.value()))
+        .collect()
+}
+
+fn history_entry(operator: &Operator<'_>, now: Timestamp) -> Value {
+    Value::Map(std::collections::BTreeMap::from([
+        ("by".to_owned(), cut(operator.name, limits::MAX_REASON_BYTES).into()),
+        ("reason".to_owned(), cut(operator.reason, limits::MAX_REASON_BYTES).into()),
+        ("at".to_owned(), now.millis().into()),
+    ]))
+}
+
+fn state_is(state: StateName) -> Guard {
+    Guard::equal(Attribute::State, state.as_str())
+}
+
+fn is_open() -> Guard {
+    Guard::Any(vec![state_is(StateName::Received), state_is(StateName::Processing)])
+}
+
+fn open_key(key: &EventKey) -> Value {
+    open_shard(key.shard()).into()
+}
+
+fn parked_key(key: &EventKey) -> Value {
+    parked_shard(key.shard()).into()
+}
+
+/// Partition of the index that holds the open records of a shard.
+#[must_use]
+pub fn open_shard(shard: u32) -> String {
+    format!("open#{shard}")
+}
+
+/// Partition of the index that holds the parked records of a shard.
+#[must_use]
+pub fn parked_shard(shard: u32) -> String {
+    format!("parked#{shard}")
+}
+
+impl From<StateName> for Value {
+    fn from(state: StateName) -> Self {
+        state.as_str().into()
+    }
+}
+
+/// Error class of an event that came after its retention.
+pub const BEYOND_HORIZON: &str = "beyond_horizon";
+/// Error class of an event whose attempts are used up.
+pub const ATTEMPTS_EXHAUSTED: &str = "attempts_exhausted";
