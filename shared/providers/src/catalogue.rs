@@ -1,0 +1,118 @@
+//! Catalogue files: read, checked, and refused with the key and the reason.
+//!
+//! What is refused here cannot go wrong at a delivery: a time that is checked but not signed, an id
+//! that could be read from elsewhere than it was signed, a signature that would be kept on records,
+//! a key that could be taken for another scheme's.
+
+mod checks;
+mod file;
+mod scheme;
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::{
+    identify::Identity,
+    reply::{Handshake, Reply},
+    sample::Sample,
+    select::Lookups,
+    verify::Scheme,
+};
+
+/// A catalogue file, checked.
+#[derive(Debug)]
+pub(crate) struct Catalogue {
+    pub(crate) name: String,
+    pub(crate) title: String,
+    pub(crate) schemes: Vec<Scheme>,
+    pub(crate) lookups: Lookups,
+    pub(crate) identities: Vec<Identity>,
+    pub(crate) automatic: Option<Fact>,
+    pub(crate) manual: Option<Fact>,
+    pub(crate) timeout: Option<Fact>,
+    pub(crate) handshakes: Vec<Handshake>,
+    pub(crate) answer: Reply,
+    pub(crate) cautions: Vec<String>,
+    pub(crate) volatile: Vec<String>,
+    pub(crate) keep_headers: Vec<String>,
+    pub(crate) attempt_header: Option<String>,
+    pub(crate) samples: Vec<Sample>,
+}
+
+/// A fact about a provider, and how it is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fact {
+    /// The value. Zero is a documented "never"; what is not known is no fact.
+    pub value: Duration,
+    /// The page or the repository file it is from.
+    pub page: String,
+    /// How well it is established.
+    pub confidence: Confidence,
+    /// What a reader should know beside it.
+    pub note: Option<String>,
+}
+
+/// How well a fact is established.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Confidence {
+    /// The provider's own documentation says so.
+    Documented,
+    /// The provider's own code, or its tests, say so.
+    Sdk,
+    /// Somebody else says so.
+    Secondary,
+    /// It follows from something else.
+    Inferred,
+}
+
+/// A catalogue file that is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CatalogueError {
+    /// Not TOML, a key that is unknown or missing, or a value of the wrong kind.
+    #[error("{file}:{line}:{column}: {reason}")]
+    Syntax {
+        /// The file.
+        file: String,
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Well-formed, and not to be accepted.
+    #[error("{file}: {key}: {reason}")]
+    Invalid {
+        /// The file.
+        file: String,
+        /// The key, as a path.
+        key: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl Catalogue {
+    /// Reads and checks a file.
+    pub(crate) fn parse(file: &str, text: &str) -> Result<Self, CatalogueError> {
+        let written: file::File =
+            toml::from_str(text).map_err(|error| syntax_error(file, text, &error))?;
+        checks::checked(written).map_err(|checks::Refusal { key, reason }| {
+            CatalogueError::Invalid { file: file.to_owned(), key, reason }
+        })
+    }
+}
+
+fn syntax_error(file: &str, text: &str, error: &toml::de::Error) -> CatalogueError {
+    let at = error.span().map_or(0, |span| span.start);
+    let before = text.get(..at).unwrap_or_default();
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    CatalogueError::Syntax {
+        file: file.to_owned(),
+        line: before.matches('\n').count() + 1,
+        column: before[line_start..].chars().count() + 1,
+        reason: error.message().to_owned(),
+    }
+}

@@ -1,0 +1,32 @@
+//! Providers as data: one catalogue file says how a provider signs, what names its events, for how
+//! long it sends them again, and what it wants to hear.
+//!
+//! Decided here: whether a delivery is authentic ([`Provider::verify`]), whether it is a handshake
+//! ([`Provider::handshake`]) and which events it carries ([`Provider::identify`]). The types hold
+//! the order: only a [`VerifiedDelivery`] can be identified, and only verification makes one.
+//!
+//! Assumed: headers and body are as they came in, byte for byte.
+//!
+//! Absent on purpose: async, SDK types, the clock, the environment and randomness; `now` is an
+//! argument. No error and no `Debug` holds a payload, a signature or a secret.
+
+mod catalogue;
+mod form;
+mod identify;
+mod json;
+mod payload;
+mod provider;
+mod reply;
+mod sample;
+mod secret;
+mod select;
+mod unit;
+mod verify;
+
+pub use catalogue::{CatalogueError, Confidence, Fact};
+pub use identify::Unidentifiable;
+pub use provider::Provider;
+pub use reply::Reply;
+pub use sample::{CannotSign, NoSample, SampleRequest, Unsigned};
+pub use secret::{InvalidSecret, Key, Secret};
+pub use verify::{Rejected, Rejection, VerifiedDelivery};
