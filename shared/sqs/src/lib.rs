@@ -1,0 +1,8 @@
+//! The queue between receiver and worker. A message carries the event key, never the payload:
+//! whoever can read the queue learns what happened, not to whom.
+
+mod message;
+mod queue;
+
+pub use message::{Message, NotOurs};
+pub use queue::{Queue, QueueError};

@@ -1,0 +1,113 @@
+//! The calls to SQS.
+
+use std::time::Duration;
+
+use aws_sdk_sqs::{
+    Client,
+    error::{ProvideErrorMetadata, SdkError},
+    types::QueueAttributeName,
+};
+
+use crate::Message;
+
+/// The SQS queue of one deployment.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    client: Client,
+    url: String,
+}
+
+impl Queue {
+    /// The queue at `url`, by a client of this configuration.
+    pub fn new(config: impl Into<aws_sdk_sqs::config::Builder>, url: String) -> Self {
+        Self { client: Client::from_conf(config.into().build()), url }
+    }
+
+    /// Opens the connection before the first delivery waits for it, and says early that the queue
+    /// is missing.
+    ///
+    /// # Errors
+    /// If the queue's attributes cannot be read.
+    pub async fn warm(&self) -> Result<(), QueueError> {
+        let attributes = self
+            .client
+            .get_queue_attributes()
+            .queue_url(&self.url)
+            .attribute_names(QueueAttributeName::QueueArn);
+        attributes.send().await.map(drop).map_err(|error| self.error("GetQueueAttributes", &error))
+    }
+
+    /// Enqueues an event.
+    ///
+    /// # Errors
+    /// If SQS did not confirm it. The event's record is durable; a sweep enqueues it.
+    pub async fn send(&self, message: &Message) -> Result<(), QueueError> {
+        let body = message.to_body().map_err(|error| QueueError {
+            call: "SendMessage",
+            queue: self.url.clone(),
+            problem: error.to_string(),
+            class: "queue_refused",
+        })?;
+        let sent = self.client.send_message().queue_url(&self.url).message_body(body).send().await;
+        sent.map(drop).map_err(|error| self.error("SendMessage", &error))
+    }
+
+    /// Keeps a received message out of sight for `wait`, from now.
+    ///
+    /// # Errors
+    /// If SQS did not confirm it; the message then comes back after the queue's own timeout.
+    pub async fn keep(&self, receipt_handle: &str, wait: Duration) -> Result<(), QueueError> {
+        // Rounded up: a message back before its time costs a receive and a write.
+        let seconds = i32::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(i32::MAX);
+        let changed = self
+            .client
+            .change_message_visibility()
+            .queue_url(&self.url)
+            .receipt_handle(receipt_handle)
+            .visibility_timeout(seconds)
+            .send()
+            .await;
+        changed.map(drop).map_err(|error| self.error("ChangeMessageVisibility", &error))
+    }
+
+    fn error<E: ProvideErrorMetadata, R>(
+        &self,
+        call: &'static str,
+        error: &SdkError<E, R>,
+    ) -> QueueError {
+        let timeout = match error {
+            SdkError::TimeoutError(_) => true,
+            SdkError::DispatchFailure(failure) => failure.is_timeout(),
+            SdkError::ServiceError(_)
+            | SdkError::ResponseError(_)
+            | SdkError::ConstructionFailure(_)
+            | _ => false,
+        };
+        let (class, problem) = if timeout {
+            ("queue_timeout", "no answer in time".to_owned())
+        } else if let Some(code) = error.code() {
+            ("queue_refused", format!("{code}: {}", error.message().unwrap_or("")))
+        } else {
+            ("queue_unreachable", "cannot reach SQS".to_owned())
+        };
+        QueueError { call, queue: self.url.clone(), problem, class }
+    }
+}
+
+/// A call to SQS that was not confirmed.
+#[derive(Debug, thiserror::Error)]
+#[error("{call} on {queue}: {problem}")]
+pub struct QueueError {
+    call: &'static str,
+    queue: String,
+    problem: String,
+    class: &'static str,
+}
+
+impl QueueError {
+    /// A short name for logs and metrics.
+    #[must_use]
+    pub const fn class(&self) -> &'static str {
+        self.class
+    }
+}
