@@ -1,0 +1,53 @@
+//! The clock, in the one place that reads it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use domain::time::Timestamp;
+
+/// The system's clock, moved by a fixed offset: recorded deliveries verify at the time they were
+/// signed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Clock {
+    offset_ms: i64,
+}
+
+impl Clock {
+    /// A clock moved by `offset_ms`. Zero on AWS.
+    #[must_use]
+    pub const fn with_offset(offset_ms: i64) -> Self {
+        Self { offset_ms }
+    }
+
+    /// A clock that reads `now` at this moment.
+    #[must_use]
+    pub fn starting_at(now: Timestamp) -> Self {
+        Self { offset_ms: now.millis().saturating_sub(Self::default().now().millis()) }
+    }
+
+    /// The offset.
+    #[must_use]
+    pub const fn offset_ms(self) -> i64 {
+        self.offset_ms
+    }
+
+    /// Now.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the clock")]
+    pub fn now(self) -> Timestamp {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let millis = i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX);
+        Timestamp::from_millis(millis.saturating_add(self.offset_ms))
+    }
+
+    /// A point of this clock, as the system's type.
+    #[must_use]
+    pub fn system_time(at: Timestamp) -> SystemTime {
+        UNIX_EPOCH + std::time::Duration::from_millis(u64::try_from(at.millis()).unwrap_or(0))
+    }
+
+    /// A point of the system's clock, which Lambda's deadlines are given in, on this clock.
+    #[must_use]
+    pub fn from_system(self, at: Timestamp) -> Timestamp {
+        Timestamp::from_millis(at.millis().saturating_add(self.offset_ms))
+    }
+}

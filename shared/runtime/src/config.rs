@@ -1,0 +1,542 @@
+//! The configuration: read once at start, checked whole, refused with every problem named.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use domain::{
+    backoff::Backoff,
+    event::Source,
+    limits,
+    retention::{Required, Retention},
+    transition::Policy,
+};
+use providers::Provider;
+use serde::Deserialize;
+use url::Url;
+
+use crate::{
+    environment::{self, names},
+    route::{Destination, HttpDestination, Route, TypePattern},
+    secrets::{SecretError, SecretRef, SecretStore},
+};
+
+/// A checked configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// By name.
+    pub sources: BTreeMap<Source, SourceConfig>,
+    /// How far clocks may differ.
+    pub clock_skew: Duration,
+}
+
+/// One source.
+#[derive(Clone, Debug)]
+pub struct SourceConfig {
+    /// Who sends.
+    pub provider: Provider,
+    /// What deliveries are verified with: any of these.
+    pub secrets: Vec<SecretRef>,
+    /// Overrides the provider's tolerance for signed times.
+    pub tolerance: Option<Duration>,
+    /// Where the provider believes to send to.
+    pub public_url: Option<Url>,
+    /// What its records are kept and retried by.
+    pub policy: Policy,
+    /// The retention its provider needs at least.
+    pub required: Required,
+    /// Where its events go. An event that none takes is ignored.
+    pub routes: Vec<Route>,
+}
+
+impl SourceConfig {
+    /// The route of events of this type. At most one takes them.
+    #[must_use]
+    pub fn route(&self, event_type: Option<&str>) -> Option<&Route> {
+        self.routes.iter().find(|route| route.takes(event_type))
+    }
+}
+
+impl Config {
+    /// Loads the configuration that the environment names: JSON, `ssm:NAME`, or a file's path;
+    /// `hookonce.toml` beside the function without any.
+    ///
+    /// # Errors
+    /// If it cannot be had, or is refused.
+    pub async fn load(store: &SecretStore) -> Result<Self, ConfigError> {
+        let setting = environment::optional(names::CONFIG);
+        let trust = if environment::is_local() { Trust::Local } else { Trust::Deployed };
+        match setting.as_deref() {
+            Some(json) if json.trim_start().starts_with('{') => {
+                Self::parse(names::CONFIG, json, Format::Json, None, trust)
+            }
+            Some(reference) if reference.starts_with("ssm:") => {
+                let text = store.parameter_text(&reference["ssm:".len()..]).await?;
+                let format =
+                    if text.trim_start().starts_with('{') { Format::Json } else { Format::Toml };
+                Self::parse(reference, &text, format, None, trust)
+            }
+            path => Self::read(Path::new(path.unwrap_or(DEFAULT_FILE)), trust),
+        }
+    }
+
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is refused.
+    pub fn read(path: &Path, trust: Trust) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Unreadable {
+            path: path.to_owned(),
+            problem: error.to_string(),
+        })?;
+        let json = path.extension().is_some_and(|extension| extension == "json");
+        let format = if json { Format::Json } else { Format::Toml };
+        Self::parse(&path.display().to_string(), &text, format, path.parent(), trust)
+    }
+
+    /// Reads a configuration. `origin` is named in errors; provider files are looked for in
+    /// `folder`.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub fn parse(
+        origin: &str,
+        text: &str,
+        format: Format,
+        folder: Option<&Path>,
+        trust: Trust,
+    ) -> Result<Self, ConfigError> {
+        let malformed = |problem: String| ConfigError::Malformed {
+            origin: origin.to_owned(),
+            problem: problem.trim_end().to_owned(),
+        };
+        let raw: RawConfig = match format {
+            Format::Toml => {
+                toml::from_str(text).map_err(|error| malformed(without_excerpt(&error, text)))?
+            }
+            Format::Json => {
+                serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?
+            }
+        };
+        Check { folder, trust, problems: Vec::new() }.config(raw).map_err(|problems| {
+            ConfigError::Refused { origin: origin.to_owned(), problems: Problems(problems) }
+        })
+    }
+}
+
+/// The message and its line, without toml's excerpt: a line of a configuration may hold a secret.
+fn without_excerpt(error: &toml::de::Error, text: &str) -> String {
+    let line = error.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
+    match line {
+        Some(line) => format!("line {line}: {}", error.message()),
+        None => error.message().to_owned(),
+    }
+}
+
+/// How a configuration is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// TOML.
+    Toml,
+    /// JSON.
+    Json,
+}
+
+/// Where a configuration is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// On one machine: `literal:` secrets are allowed.
+    Local,
+    /// Anywhere else.
+    Deployed,
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// No such file, or not to be read.
+    #[error("cannot read {}: {problem}; set {} to a file, to JSON, or to ssm:NAME", path.display(), names::CONFIG)]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// What the system says.
+        problem: String,
+    },
+    /// Kept elsewhere, and not to be had.
+    #[error(transparent)]
+    Unavailable(#[from] SecretError),
+    /// No TOML or JSON, an unknown key, or a value of another type.
+    #[error("{origin}: {problem}")]
+    Malformed {
+        /// Which configuration.
+        origin: String,
+        /// What is wrong, and where.
+        problem: String,
+    },
+    /// Readable, and wrong.
+    #[error("{origin}:{problems}")]
+    Refused {
+        /// Which configuration.
+        origin: String,
+        /// Everything that is wrong.
+        problems: Problems,
+    },
+}
+
+/// What is wrong with a configuration, one line each: key and reason.
+#[derive(Debug)]
+pub struct Problems(Vec<String>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawConfig {
+    clock_skew: Option<String>,
+    #[serde(default)]
+    sources: BTreeMap<String, RawSource>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSource {
+    provider: String,
+    secrets: SecretList,
+    tolerance: Option<String>,
+    retention: Option<String>,
+    public_url: Option<String>,
+    types: Option<Vec<String>>,
+    payload: Option<RawPayload>,
+    attempts: Option<u32>,
+    backoff: Option<RawBackoff>,
+    deliver: Option<RawDestination>,
+    #[serde(default)]
+    routes: Vec<RawRoute>,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+enum RawPayload {
+    Keep,
+    DropWhenDone,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawBackoff {
+    first: String,
+    longest: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRoute {
+    types: Vec<String>,
+    handler: Option<String>,
+    http: Option<String>,
+    signing_secret: Option<SecretText>,
+    timeout: Option<String>,
+    #[serde(default)]
+    permanent: Vec<u16>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawDestination {
+    handler: Option<String>,
+    http: Option<String>,
+    signing_secret: Option<SecretText>,
+    timeout: Option<String>,
+    #[serde(default)]
+    permanent: Vec<u16>,
+}
+
+impl RawRoute {
+    fn split(self) -> (Vec<String>, RawDestination) {
+        let Self { types, handler, http, signing_secret, timeout, permanent } = self;
+        (types, RawDestination { handler, http, signing_secret, timeout, permanent })
+    }
+}
+
+/// Untagged, so that the error over a value of another type does not quote it: somebody may have
+/// put the secret itself there.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a list of secret references is needed, as [\"env:NAME\"]")]
+enum SecretList {
+    List(Vec<String>),
+}
+
+/// As [`SecretList`], for one.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a secret reference is needed, as \"env:NAME\"")]
+enum SecretText {
+    Text(String),
+}
+
+/// Turns what was read into what is used, and gathers everything that is wrong on the way.
+struct Check<'a> {
+    folder: Option<&'a Path>,
+    trust: Trust,
+    problems: Vec<String>,
+}
+
+impl Check<'_> {
+    fn config(mut self, raw: RawConfig) -> Result<Config, Vec<String>> {
+        if raw.sources.is_empty() {
+            self.problem("sources", "there is none; add [sources.NAME]");
+        }
+        let clock_skew =
+            self.duration("clock_skew", raw.clock_skew.as_deref()).unwrap_or(limits::CLOCK_SKEW);
+        if clock_skew > limits::CLOCK_SKEW {
+            let most = humantime::format_duration(limits::CLOCK_SKEW);
+            self.problem("clock_skew", format!("{most} at most: the lease is built on that"));
+        }
+        let mut sources = BTreeMap::new();
+        for (name, raw) in raw.sources {
+            let path = format!("sources.{name}");
+            let config = self.source(&path, raw);
+            match (Source::new(name), config) {
+                (Ok(source), Some(config)) => {
+                    sources.insert(source, config);
+                }
+                (Err(invalid), _) => self.problem(&path, invalid),
+                (Ok(_), None) => {}
+            }
+        }
+        if self.problems.is_empty() {
+            Ok(Config { sources, clock_skew })
+        } else {
+            Err(self.problems)
+        }
+    }
+
+    /// `None` only with a problem noted.
+    fn source(&mut self, path: &str, raw: RawSource) -> Option<SourceConfig> {
+        let provider = self.provider(&format!("{path}.provider"), &raw.provider);
+        let SecretList::List(references) = &raw.secrets;
+        let secrets = self.secrets(&format!("{path}.secrets"), references);
+        let tolerance = self.duration(&format!("{path}.tolerance"), raw.tolerance.as_deref());
+        let public_url =
+            raw.public_url.as_deref().and_then(|url| self.url(&format!("{path}.public_url"), url));
+        let configured = self.duration(&format!("{path}.retention"), raw.retention.as_deref());
+        let backoff = self.backoff(&format!("{path}.backoff"), raw.backoff.as_ref());
+        let attempt_limit = raw.attempts.unwrap_or(limits::DEFAULT_ATTEMPT_LIMIT);
+        if !(1..=limits::MAX_ATTEMPT_LIMIT).contains(&attempt_limit) {
+            let most = limits::MAX_ATTEMPT_LIMIT;
+            self.problem(&format!("{path}.attempts"), format!("1 to {most}"));
+        }
+        let routes = self.routes(path, raw.types, raw.deliver, raw.routes);
+        let provider = provider?;
+        let required = provider.windows().required();
+        let retention = match Retention::new(configured, &provider.windows()) {
+            Ok(retention) => retention,
+            Err(invalid) => {
+                self.problem(&format!("{path}.retention"), invalid);
+                return None;
+            }
+        };
+        let drop_payload_when_done = raw.payload == Some(RawPayload::DropWhenDone);
+        let policy = Policy { retention, attempt_limit, backoff, drop_payload_when_done };
+        Some(SourceConfig { provider, secrets, tolerance, public_url, policy, required, routes })
+    }
+
+    /// A catalogue name, or the path of a provider file.
+    fn provider(&mut self, path: &str, name: &str) -> Option<Provider> {
+        if let Some(provider) = Provider::builtin(name) {
+            return Some(provider);
+        }
+        if Path::new(name).extension().is_none_or(|extension| extension != "toml") {
+            let known = Provider::builtin_names().join(", ");
+            self.problem(
+                path,
+                format!("`{name}` is not in the catalogue ({known}), and no path of a .toml file"),
+            );
+            return None;
+        }
+        let file = self.folder.map_or_else(|| PathBuf::from(name), |folder| folder.join(name));
+        let text = match std::fs::read_to_string(&file) {
+            Ok(text) => text,
+            Err(error) => {
+                self.problem(path, format!("cannot read {}: {error}", file.display()));
+                return None;
+            }
+        };
+        Provider::parse(&file.display().to_string(), &text)
+            .map_err(|error| self.problem(path, error))
+            .ok()
+    }
+
+    fn secrets(&mut self, path: &str, references: &[String]) -> Vec<SecretRef> {
+        if references.is_empty() {
+            self.problem(path, "there is none: nothing could be verified");
+        }
+        let parsed: Vec<_> = references
+            .iter()
+            .enumerate()
+            .filter_map(|(i, text)| self.secret(&format!("{path}[{i}]"), text))
+            .collect();
+        parsed
+    }
+
+    fn secret(&mut self, path: &str, text: &str) -> Option<SecretRef> {
+        let reference = SecretRef::parse(text).map_err(|error| self.problem(path, error)).ok()?;
+        if matches!(reference, SecretRef::Literal(_)) && self.trust == Trust::Deployed {
+            self.problem(path, "literal: is for local use only; use env:, secretsmanager: or ssm:");
+            return None;
+        }
+        Some(reference)
+    }
+
+    fn backoff(&mut self, path: &str, raw: Option<&RawBackoff>) -> Backoff {
+        let Some(raw) = raw else { return Backoff::default() };
+        let first = self.duration(&format!("{path}.first"), Some(&raw.first));
+        let longest = self.duration(&format!("{path}.longest"), Some(&raw.longest));
+        let (Some(first), Some(longest)) = (first, longest) else { return Backoff::default() };
+        Backoff::new(first, longest).unwrap_or_else(|invalid| {
+            self.problem(path, invalid);
+            Backoff::default()
+        })
+    }
+
+    fn routes(
+        &mut self,
+        path: &str,
+        types: Option<Vec<String>>,
+        deliver: Option<RawDestination>,
+        routes: Vec<RawRoute>,
+    ) -> Vec<Route> {
+        let raw: Vec<(String, Vec<String>, RawDestination)> = match deliver {
+            Some(destination) if routes.is_empty() => {
+                let types = types.unwrap_or_else(|| vec!["*".to_owned()]);
+                vec![(format!("{path}.deliver"), types, destination)]
+            }
+            None if !routes.is_empty() && types.is_none() => routes
+                .into_iter()
+                .enumerate()
+                .map(|(i, route)| {
+                    let (types, destination) = route.split();
+                    (format!("{path}.routes[{i}]"), types, destination)
+                })
+                .collect(),
+            Some(_) | None => {
+                self.problem(path, "give it either one `deliver` (with `types` beside it), or `routes` with their own `types`");
+                return Vec::new();
+            }
+        };
+        let parsed: Vec<_> = raw
+            .into_iter()
+            .filter_map(|(path, types, destination)| {
+                let types = self.types(&path, &types);
+                Some(Route { types, destination: self.destination(&path, destination)? })
+            })
+            .collect();
+        for (i, route) in parsed.iter().enumerate() {
+            if let Some(j) = parsed[..i].iter().position(|earlier| earlier.overlaps(route)) {
+                self.problem(path, format!("routes {j} and {i} take some event types both"));
+            }
+        }
+        parsed
+    }
+
+    fn types(&mut self, path: &str, types: &[String]) -> Vec<TypePattern> {
+        if types.is_empty() {
+            self.problem(&format!("{path}.types"), "there is none; \"*\" takes all");
+        }
+        let parsed: Vec<_> = types
+            .iter()
+            .filter_map(|text| {
+                TypePattern::parse(text)
+                    .map_err(|error| self.problem(&format!("{path}.types"), error))
+                    .ok()
+            })
+            .collect();
+        parsed
+    }
+
+    fn destination(&mut self, path: &str, raw: RawDestination) -> Option<Destination> {
+        match (&raw.handler, &raw.http) {
+            (Some(handler), None) => {
+                let unused = raw.signing_secret.is_some()
+                    || raw.timeout.is_some()
+                    || !raw.permanent.is_empty();
+                if unused {
+                    self.problem(path, "signing_secret, timeout and permanent go with `http`");
+                }
+                Some(Destination::Handler(handler.clone()))
+            }
+            (None, Some(url)) => {
+                let url = self.url(&format!("{path}.http"), url);
+                self.http_destination(path, url, raw)
+            }
+            (Some(_), Some(_)) | (None, None) => {
+                self.problem(path, "give it one destination: `handler` or `http`");
+                None
+            }
+        }
+    }
+
+    fn http_destination(
+        &mut self,
+        path: &str,
+        url: Option<Url>,
+        raw: RawDestination,
+    ) -> Option<Destination> {
+        let signing_secret = raw.signing_secret.and_then(|SecretText::Text(text)| {
+            self.secret(&format!("{path}.signing_secret"), &text)
+        });
+        let timeout = self
+            .duration(&format!("{path}.timeout"), raw.timeout.as_deref())
+            .unwrap_or(DEFAULT_HTTP_TIMEOUT);
+        if timeout.is_zero() || timeout > MAX_HTTP_TIMEOUT {
+            let most = humantime::format_duration(MAX_HTTP_TIMEOUT);
+            let problem = format!("above zero and {most} at most: a lease must outlive it");
+            self.problem(&format!("{path}.timeout"), problem);
+        }
+        for code in raw.permanent.iter().filter(|code| !(300..=599).contains(*code)) {
+            let problem = format!("{code} is no status code from 300 to 599");
+            self.problem(&format!("{path}.permanent"), problem);
+        }
+        let permanent = raw.permanent;
+        Some(Destination::Http(HttpDestination { url: url?, signing_secret, timeout, permanent }))
+    }
+
+    fn duration(&mut self, path: &str, text: Option<&str>) -> Option<Duration> {
+        humantime::parse_duration(text?)
+            .map_err(|error| {
+                self.problem(path, format!("{error}; write \"45d\", \"10s\", \"500ms\""))
+            })
+            .ok()
+    }
+
+    fn url(&mut self, path: &str, text: &str) -> Option<Url> {
+        match Url::parse(text) {
+            Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Some(url),
+            Ok(_) => {
+                self.problem(path, "an http or https address is needed");
+                None
+            }
+            Err(error) => {
+                self.problem(path, format!("no address: {error}"));
+                None
+            }
+        }
+    }
+
+    fn problem(&mut self, path: &str, problem: impl fmt::Display) {
+        self.problems.push(format!("{path}: {problem}"));
+    }
+}
+
+/// Looked for where no configuration is named: beside the function.
+const DEFAULT_FILE: &str = "hookonce.toml";
+const DEFAULT_HTTP_TIMEOUT: Duration = Duration::from_secs(10);
+/// The worker's timeout less what leasing before and completing after the call may take.
+const MAX_HTTP_TIMEOUT: Duration = Duration::from_secs(45);
+const _: () = assert!(MAX_HTTP_TIMEOUT.as_secs() + 12 < limits::WORKER_TIMEOUT.as_secs());

@@ -1,0 +1,10 @@
+//! What the three functions and the command share around the domain: configuration, secrets, the
+//! clock, AWS clients, logs and metrics. The environment is read here and nowhere else.
+
+pub mod aws;
+pub mod clock;
+pub mod config;
+pub mod environment;
+pub mod route;
+pub mod secrets;
+pub mod telemetry;
