@@ -1,0 +1,103 @@
+//! Why a delivery is refused, and what its sender gets to hear.
+
+use domain::limits;
+use dynamo::payload::TooLarge;
+use providers::{Rejection, Unidentifiable};
+
+/// Why a delivery is refused. Nothing has been written for any of these.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// A path that names no configured source.
+    #[error("no such source; deliveries go to POST /webhooks/SOURCE of a configured source")]
+    UnknownSource,
+    /// Not a POST.
+    #[error("method {0}; a delivery is a POST")]
+    WrongMethod(String),
+    /// Over the bound.
+    #[error("a body of {bytes} bytes, {} at most", limits::MAX_BODY_BYTES)]
+    BodyTooLarge {
+        /// Its size.
+        bytes: usize,
+    },
+    /// Over the bound even compressed.
+    #[error(transparent)]
+    PayloadTooLarge(#[from] TooLarge),
+    /// Over the bound.
+    #[error("headers of {bytes} bytes, {} at most", limits::MAX_HEADER_BYTES)]
+    HeadersTooLarge {
+        /// Their size.
+        bytes: usize,
+    },
+    /// The gateway said base64, and it is none.
+    #[error("the body is marked as base64 and is none")]
+    MalformedBase64,
+    /// Not authentic, or too old.
+    #[error(transparent)]
+    Unverified(#[from] Rejection),
+    /// The source's secrets cannot be had: nothing can be said about the signature.
+    #[error("the source's secrets cannot be had")]
+    NoSecrets,
+    /// Authentic, and without an event id where the catalogue says.
+    #[error(transparent)]
+    Unidentifiable(#[from] Unidentifiable),
+    /// More events than any known provider sends at once.
+    #[error("{events} events in one delivery, {} at most", limits::MAX_EVENTS_PER_DELIVERY)]
+    TooManyEvents {
+        /// How many.
+        events: usize,
+    },
+}
+
+impl Refusal {
+    /// The status answered.
+    #[must_use]
+    pub const fn status(&self) -> u16 {
+        match self {
+            Self::MalformedBase64 => 400,
+            Self::Unverified(_) => 401,
+            Self::UnknownSource => 404,
+            Self::WrongMethod(_) => 405,
+            Self::BodyTooLarge { .. } | Self::PayloadTooLarge(_) | Self::TooManyEvents { .. } => {
+                413
+            }
+            Self::Unidentifiable(_) => 422,
+            Self::HeadersTooLarge { .. } => 431,
+            Self::NoSecrets => 503,
+        }
+    }
+
+    /// The name in logs and metrics.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::MalformedBase64 => "malformed_base64",
+            Self::Unverified(rejection) => rejection.reason(),
+            Self::UnknownSource => "unknown_source",
+            Self::WrongMethod(_) => "wrong_method",
+            Self::BodyTooLarge { .. } => "body_too_large",
+            Self::PayloadTooLarge(_) => "payload_too_large",
+            Self::TooManyEvents { .. } => "too_many_events",
+            Self::Unidentifiable(_) => "unidentifiable",
+            Self::HeadersTooLarge { .. } => "headers_too_large",
+            Self::NoSecrets => "no_secrets",
+        }
+    }
+
+    /// What the sender reads. Of an unverified delivery only that: which part failed would help
+    /// whoever is guessing, and stands in the log.
+    #[must_use]
+    pub fn body(&self) -> String {
+        match self {
+            Self::Unverified(_) => "the signature does not verify".to_owned(),
+            Self::WrongMethod(_) => "a delivery is a POST".to_owned(),
+            Self::MalformedBase64
+            | Self::UnknownSource
+            | Self::BodyTooLarge { .. }
+            | Self::PayloadTooLarge(_)
+            | Self::TooManyEvents { .. }
+            | Self::Unidentifiable(_)
+            | Self::HeadersTooLarge { .. }
+            | Self::NoSecrets => self.to_string(),
+        }
+    }
+}
