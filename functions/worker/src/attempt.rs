@@ -1,0 +1,444 @@
+//! One record of a batch: take the lease, run the handler, write how it ended, say what becomes of
+//! the message.
+
+use std::{
+    panic::AssertUnwindSafe,
+    time::{Duration, Instant},
+};
+
+use aws_sdk_dynamodb::types::TransactWriteItem;
+use domain::{
+    effects::{StepEntry, StepName, StepState, step_key},
+    limits,
+    record::{ErrorNote, LeaseOwner, Record, StateName},
+    time::Timestamp,
+    transition::{
+        ATTEMPTS_EXHAUSTED, Fenced, FencedOutcome, Lease, Leased, Policy, Standing, lease,
+        park_exhausted,
+    },
+    write::Written,
+};
+use dynamo::{Committed, Ledger, LedgerError, Returning, payload};
+use futures::FutureExt as _;
+use runtime::{
+    clock::Clock,
+    config::{Config, SourceConfig},
+    telemetry::AttemptLine,
+};
+use sqs::{Message, Queue};
+use uuid::Uuid;
+
+use crate::{
+    effects::{Effects, Event},
+    failure::{Failure, Kind},
+    handlers::Handlers,
+};
+
+/// Works on records.
+#[derive(Debug)]
+pub struct Attempts {
+    config: Config,
+    handlers: Handlers,
+    ledger: Ledger,
+    queue: Queue,
+    clock: Clock,
+}
+
+/// What becomes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disposition {
+    /// Nothing is left to do for it.
+    Delete,
+    /// It stays in the queue.
+    Keep,
+}
+
+/// How an attempt ended, for the queue and for the log.
+struct Ended {
+    outcome: &'static str,
+    message: Fate,
+    state: Option<StateName>,
+    error: Option<String>,
+    lease_lost: bool,
+}
+
+/// What becomes of a message, and for how long it stays out of sight.
+enum Fate {
+    Delete,
+    /// Out of sight until then.
+    Until(Timestamp),
+    /// Out of sight for the queue's own timeout.
+    Fail,
+}
+
+/// What the writing of an attempt's end needs.
+struct Attempt<'a> {
+    lease: &'a Lease,
+    record: &'a Record,
+    policy: &'a Policy,
+    results: Vec<(StepName, StepEntry)>,
+}
+
+impl Attempts {
+    /// A worker.
+    #[must_use]
+    pub const fn new(
+        config: Config,
+        handlers: Handlers,
+        ledger: Ledger,
+        queue: Queue,
+        clock: Clock,
+    ) -> Self {
+        Self { config, handlers, ledger, queue, clock }
+    }
+
+    /// Works on the message with this body, until `deadline` by the system's clock.
+    pub async fn work_on(&self, body: &str, handle: &str, deadline: Timestamp) -> Disposition {
+        let message = match Message::parse(body) {
+            Ok(message) => message,
+            Err(error) => {
+                // Soon again, and so soon in the dead-letter queue.
+                tracing::error!(error = %error, "a message that is not ours");
+                let soon = self.clock.now().plus(UNREADABLE_WAIT);
+                return self.settle_message(handle, Fate::Until(soon)).await;
+            }
+        };
+        let started = Instant::now();
+        let begun_at = self.clock.now();
+        let (ended, record) = self.attempt(&message, self.clock.from_system(deadline)).await;
+        self.log(&message, &ended, record.as_deref(), begun_at, started);
+        self.settle_message(handle, ended.message).await
+    }
+
+    async fn attempt(
+        &self,
+        message: &Message,
+        deadline: Timestamp,
+    ) -> (Ended, Option<Box<Record>>) {
+        let now = self.clock.now();
+        if deadline.since(now) < limits::MIN_ATTEMPT_TIME {
+            let soon = Fate::Until(now.plus(Duration::from_secs(1)));
+            return (Ended::of("deadline_near", soon), None);
+        }
+        // The lease outlives the invocation by the skew bound: a worker that is killed at its
+        // deadline has stopped before anybody takes over, and needs no heartbeat.
+        let until = deadline.plus(self.config.clock_skew);
+        let owner = LeaseOwner(Uuid::new_v4().simple().to_string());
+        let opening = self.opening_step(message, &owner, now);
+        let take = lease(
+            &message.key,
+            owner,
+            now,
+            until,
+            self.config.clock_skew,
+            opening.as_ref().map(|(name, entry)| (name, entry)),
+        );
+        let leased = match self.ledger.write(&take.write, Returning::Record).await {
+            Ok(written) => take.settle(written).map_err(LedgerError::from),
+            Err(error) => Err(error),
+        };
+        match leased {
+            Ok(Leased::Held(lease, record)) => {
+                let ended = self.run(&lease, &record, deadline).await;
+                (ended, Some(record))
+            }
+            Ok(Leased::Exhausted(record)) => (self.park_exhausted(&record).await, Some(record)),
+            Ok(other) => (self.not_leased(&other), None),
+            Err(error) => (self.uncertain(&error), None),
+        }
+    }
+
+    /// A step that the handler surely starts with and that needs its start journalled: riding on
+    /// the lease it costs no write of its own.
+    fn opening_step(
+        &self,
+        message: &Message,
+        owner: &LeaseOwner,
+        now: Timestamp,
+    ) -> Option<(StepName, StepEntry)> {
+        let config = self.config.sources.get(message.key.source())?;
+        let route = config.route(message.event_type.as_deref())?;
+        let handler = self.handlers.get(message.key.source(), route)?;
+        let name = handler.opening_step(message.event_type.as_deref())?;
+        let key = step_key(&message.key, &name);
+        let entry = StepEntry { state: StepState::Started, key, owner: owner.clone(), at: now };
+        Some((name, entry))
+    }
+
+    fn not_leased(&self, leased: &Leased) -> Ended {
+        let skew = self.config.clock_skew;
+        match leased {
+            Leased::Settled(state) => {
+                Ended { state: Some(*state), ..Ended::of("settled_already", Fate::Delete) }
+            }
+            Leased::Unknown => Ended::of("orphan", Fate::Delete),
+            Leased::HeldElsewhere(until) => Ended {
+                state: Some(StateName::Processing),
+                ..Ended::of("held_elsewhere", Fate::Until(until.plus(skew)))
+            },
+            Leased::NotYet(at) => {
+                Ended { state: Some(StateName::Received), ..Ended::of("not_yet", Fate::Until(*at)) }
+            }
+            Leased::Held(..) | Leased::Exhausted(_) => Ended::of("leased", Fate::Fail),
+        }
+    }
+
+    async fn park_exhausted(&self, record: &Record) -> Ended {
+        let write = park_exhausted(record, self.clock.now());
+        match self.ledger.write(&write, Returning::Nothing).await {
+            Ok(Written::Applied(_)) => Ended {
+                state: Some(StateName::Failed),
+                error: Some(ATTEMPTS_EXHAUSTED.to_owned()),
+                ..Ended::of("parked", Fate::Delete)
+            },
+            // Somebody else moved it: the next look tells.
+            Ok(Written::Refused(_)) => {
+                let soon = self.clock.now().plus(Duration::from_secs(1));
+                Ended::of("lost_race", Fate::Until(soon))
+            }
+            Err(error) => self.uncertain(&error),
+        }
+    }
+
+    /// Runs the handler under the lease, until shortly before the deadline.
+    async fn run(&self, lease: &Lease, record: &Record, deadline: Timestamp) -> Ended {
+        let Some(config) = self.config.sources.get(record.key.source()) else {
+            let failure = Failure::permanent("no_source", "the source is not configured any more");
+            let policy = self.fallback_policy();
+            let Some(policy) = policy else { return Ended::of("no_source", Fate::Fail) };
+            let attempt = Attempt { lease, record, policy, results: Vec::new() };
+            return self.fail(attempt, failure).await;
+        };
+        let policy = &config.policy;
+        let mut effects =
+            Effects::new(&self.ledger, self.clock, lease.clone(), record.steps.clone());
+        let handled = match self.event_of(record) {
+            Ok(event) => self.handle(config, &event, &mut effects, deadline).await,
+            Err(failure) => Err(failure),
+        };
+        let (results, local) = effects.into_parts();
+        let attempt = Attempt { lease, record, policy, results };
+        match handled {
+            Ok(()) => self.complete(attempt, local).await,
+            Err(failure) => self.fail(attempt, failure).await,
+        }
+    }
+
+    /// Any source's policy: parking needs none of it but a record of a source that is gone.
+    fn fallback_policy(&self) -> Option<&Policy> {
+        self.config.sources.values().next().map(|config| &config.policy)
+    }
+
+    async fn handle(
+        &self,
+        config: &SourceConfig,
+        event: &Event,
+        effects: &mut Effects<'_>,
+        deadline: Timestamp,
+    ) -> Result<(), Failure> {
+        let event_type = event.event_type.as_deref();
+        let handler = config
+            .route(event_type)
+            .and_then(|route| self.handlers.get(event.key.source(), route))
+            .ok_or_else(|| {
+                Failure::permanent("no_route", "no route takes events of this type any more")
+            })?;
+        let time = deadline.minus(limits::RELEASE_MARGIN).since(self.clock.now());
+        let handling = AssertUnwindSafe(handler.handle(event, effects)).catch_unwind();
+        match tokio::time::timeout(time, handling).await {
+            Ok(Ok(handled)) => handled,
+            Ok(Err(_panic)) => Err(Failure::retry("handler_panicked", "the handler panicked")),
+            Err(_elapsed) => {
+                let text = format!("not finished in the {} s there were", time.as_secs());
+                Err(Failure::retry("deadline", text))
+            }
+        }
+    }
+
+    fn event_of(&self, record: &Record) -> Result<Event, Failure> {
+        let stored = record.payload.as_ref().ok_or_else(|| {
+            Failure::permanent("no_payload", "the payload was dropped when the event was done")
+        })?;
+        let payload = payload::decode(stored)
+            .map_err(|error| Failure::permanent("payload_undecodable", error))?;
+        Ok(Event {
+            key: record.key.clone(),
+            provider: record.provider.clone(),
+            event_type: record.event_type.clone(),
+            object_id: record.object_id.clone(),
+            occurred_at: record.occurred_at,
+            payload,
+            content_type: record.content_type.clone(),
+            headers: record.headers.clone(),
+            attempt: record.attempt,
+        })
+    }
+
+    /// Closes the record, and commits the local writes with it.
+    async fn complete(&self, attempt: Attempt<'_>, local: Vec<TransactWriteItem>) -> Ended {
+        let Attempt { lease, policy, results, .. } = &attempt;
+        let complete = lease.complete(results, self.clock.now(), policy);
+        let written = if local.is_empty() {
+            self.ledger.write(&complete.write, Returning::Nothing).await
+        } else {
+            match self.ledger.commit(&complete.write, lease.fence(), local).await {
+                Ok(Committed::Record(written)) => Ok(written),
+                Ok(Committed::LocalRefused { index }) => {
+                    let text = format!("the condition of local write {index} does not hold");
+                    let failure = Failure::permanent("local_write_refused", text);
+                    return self.fail(attempt, failure).await;
+                }
+                Err(error) => Err(error),
+            }
+        };
+        match self.settle_fenced(&complete, written) {
+            Ok(()) => Ended { state: Some(StateName::Done), ..Ended::of("done", Fate::Delete) },
+            Err(ended) => ended,
+        }
+    }
+
+    /// Releases or parks after a failure; what the handler's steps returned is kept either way.
+    async fn fail(&self, attempt: Attempt<'_>, failure: Failure) -> Ended {
+        let now = self.clock.now();
+        let Attempt { lease, record, policy, results } = &attempt;
+        match failure.kind {
+            Kind::LeaseLost(standing) => self.lost(standing),
+            Kind::Uncertain(error) => self.uncertain(&error),
+            Kind::Permanent { class, text } => {
+                let note = ErrorNote::new(&class, &text, now);
+                self.park(lease.park(&note, results, now), note).await
+            }
+            Kind::Retry { class, text, .. } if record.is_exhausted() => {
+                let text = format!("{} attempts used; last: {class}: {text}", record.attempt);
+                let note = ErrorNote::new(ATTEMPTS_EXHAUSTED, &text, now);
+                self.park(lease.park(&note, results, now), note).await
+            }
+            Kind::Retry { after, class, text } => {
+                let wait =
+                    after.unwrap_or_else(|| policy.backoff.wait(record.attempt, fastrand::f64()));
+                let note = ErrorNote::new(&class, &text, now);
+                let release = lease.release(wait, &note, results, now);
+                // A long wait is the sweeper's: it enqueues the event when the wait ends.
+                let message = if wait > limits::MAX_KEPT_DELAY {
+                    Fate::Delete
+                } else {
+                    Fate::Until(now.plus(wait))
+                };
+                let written = self.ledger.write(&release.write, Returning::Nothing).await;
+                match self.settle_fenced(&release, written) {
+                    Ok(()) => Ended {
+                        state: Some(StateName::Received),
+                        error: Some(format!("{}: {}", note.class, note.text)),
+                        ..Ended::of("released", message)
+                    },
+                    Err(ended) => ended,
+                }
+            }
+        }
+    }
+
+    async fn park(&self, park: Fenced, note: ErrorNote) -> Ended {
+        let written = self.ledger.write(&park.write, Returning::Nothing).await;
+        match self.settle_fenced(&park, written) {
+            Ok(()) => Ended {
+                state: Some(StateName::Failed),
+                error: Some(format!("{}: {}", note.class, note.text)),
+                ..Ended::of("parked", Fate::Delete)
+            },
+            Err(ended) => ended,
+        }
+    }
+
+    fn settle_fenced(
+        &self,
+        fenced: &Fenced,
+        written: Result<Written, LedgerError>,
+    ) -> Result<(), Ended> {
+        let settled = written
+            .and_then(|written| fenced.settle(written).map_err(LedgerError::from))
+            .map_err(|error| self.uncertain(&error))?;
+        match settled {
+            FencedOutcome::Applied => Ok(()),
+            FencedOutcome::Lost(standing) => Err(self.lost(standing)),
+        }
+    }
+
+    /// The fence refused: nothing was changed, and the message goes by what the record now says.
+    fn lost(&self, standing: Standing) -> Ended {
+        let now = self.clock.now();
+        let (message, state) = match standing {
+            Standing::Settled(state) => (Fate::Delete, Some(state)),
+            Standing::Gone => (Fate::Delete, None),
+            Standing::Waiting(not_before) => {
+                (Fate::Until(not_before.unwrap_or(now)), Some(StateName::Received))
+            }
+            Standing::HeldElsewhere(until) => {
+                (Fate::Until(until.plus(self.config.clock_skew)), Some(StateName::Processing))
+            }
+        };
+        Ended { state, lease_lost: true, ..Ended::of("lease_lost", message) }
+    }
+
+    /// Whether a write took hold is not known. The message comes back; by then the record tells.
+    fn uncertain(&self, error: &LedgerError) -> Ended {
+        let soon = self.clock.now().plus(UNCERTAIN_WAIT);
+        Ended { error: Some(error.to_string()), ..Ended::of(error.class(), Fate::Until(soon)) }
+    }
+
+    async fn settle_message(&self, handle: &str, fate: Fate) -> Disposition {
+        let until = match fate {
+            Fate::Delete => return Disposition::Delete,
+            Fate::Fail => return Disposition::Keep,
+            Fate::Until(until) => until,
+        };
+        let wait = until.since(self.clock.now()).min(limits::MAX_KEPT_DELAY);
+        if let Err(error) = self.queue.keep(handle, wait).await {
+            // It comes back after the queue's own timeout instead, and finds the record as it is.
+            tracing::warn!(error = %error, "a message's visibility is not set");
+        }
+        Disposition::Keep
+    }
+
+    fn log(
+        &self,
+        message: &Message,
+        ended: &Ended,
+        record: Option<&Record>,
+        begun_at: Timestamp,
+        started: Instant,
+    ) {
+        let settled = matches!(ended.outcome, "done" | "parked");
+        let attempt = record.map(|record| record.attempt);
+        let line = AttemptLine {
+            timestamp: Clock::system_time(begun_at),
+            source: message.key.source().as_str().to_owned(),
+            outcome: ended.outcome,
+            delivery_id: record.map(|record| record.claim_id.0.clone()),
+            event_id: message.key.id().as_str().to_owned(),
+            event_type: message.event_type.clone(),
+            state: ended.state.map(StateName::as_str),
+            attempt: attempt.map(|attempt| attempt.to_string()),
+            error: ended.error.clone(),
+            worker_outcomes_total: 1,
+            lease_lost_total: ended.lease_lost.then_some(1),
+            orphan_message_total: (ended.outcome == "orphan").then_some(1),
+            attempts_per_event: attempt.filter(|_| settled).map(u64::from),
+            duration_ms: started.elapsed().as_secs_f64() * 1000.0,
+            end_to_end_ms: record
+                .filter(|_| ended.outcome == "done")
+                .map(|record| self.clock.now().since(record.received_at).as_secs_f64() * 1000.0),
+        };
+        line.write();
+    }
+}
+
+impl Ended {
+    const fn of(outcome: &'static str, message: Fate) -> Self {
+        Self { outcome, message, state: None, error: None, lease_lost: false }
+    }
+}
+
+/// Until a message whose write is in doubt comes back: longer than a throttled table needs.
+const UNCERTAIN_WAIT: Duration = Duration::from_secs(10);
+/// Until a message that nobody can read is tried again, on its way to the dead-letter queue.
+const UNREADABLE_WAIT: Duration = Duration::from_secs(1);
