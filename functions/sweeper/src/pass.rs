@@ -1,0 +1,222 @@
+//! One pass over the shards of the `open-by-due` index.
+//!
+//! The index is eventually consistent and holds keys only: each record it names is read again,
+//! consistently, before anything is decided about it.
+
+use std::time::{Duration, Instant};
+
+use domain::{
+    event::EventKey,
+    limits,
+    record::{Record, State},
+    sweep::{Sweep, sweep},
+    time::Timestamp,
+    transition::{Requeue, open_shard, parked_shard},
+    write::Written,
+};
+use dynamo::{Backlog, Ledger, LedgerError, Returning};
+use futures::{StreamExt as _, stream};
+use runtime::{clock::Clock, telemetry::SweepLine};
+use sqs::{Message, Queue};
+
+/// The sweeper.
+#[derive(Debug)]
+pub struct Sweeper {
+    ledger: Ledger,
+    queue: Queue,
+    clock: Clock,
+}
+
+/// What a pass saw and did.
+#[derive(Debug, Default)]
+struct Tally {
+    open: u64,
+    stuck: u64,
+    parked: u64,
+    oldest: Duration,
+    requeued: u64,
+    newly_parked: u64,
+    error: Option<String>,
+}
+
+/// What one record added.
+enum Swept {
+    Requeued,
+    Parked,
+    Nothing,
+}
+
+impl Sweeper {
+    /// A sweeper.
+    #[must_use]
+    pub const fn new(ledger: Ledger, queue: Queue, clock: Clock) -> Self {
+        Self { ledger, queue, clock }
+    }
+
+    /// Sweeps every shard once. What fails in one shard leaves the others alone; the next pass
+    /// takes it up.
+    ///
+    /// # Errors
+    /// If some shard could not be swept. The line with what was seen is written either way; the
+    /// heartbeat only counts where the pass was complete.
+    pub async fn sweep(&self) -> Result<(), IncompletePass> {
+        let started = Instant::now();
+        let tally = stream::iter(0..limits::SHARDS)
+            .map(|shard| self.sweep_shard(shard))
+            .buffer_unordered(SHARDS_AT_ONCE)
+            .fold(Tally::default(), async |sum, shard| sum.plus(shard))
+            .await;
+        let line = SweepLine {
+            timestamp: Clock::system_time(self.clock.now()),
+            outcome: if tally.error.is_none() { "complete" } else { "incomplete" },
+            error: tally.error.clone(),
+            open_events: tally.open,
+            stuck_processing: tally.stuck,
+            parked_events: tally.parked + tally.newly_parked,
+            oldest_open_seconds: tally.oldest.as_secs_f64(),
+            swept_requeued_total: tally.requeued,
+            swept_parked_total: tally.newly_parked,
+            sweeper_heartbeat: u64::from(tally.error.is_none()),
+            duration_ms: started.elapsed().as_secs_f64() * 1000.0,
+        };
+        line.write();
+        tally.error.map_or(Ok(()), |error| Err(IncompletePass(error)))
+    }
+
+    async fn sweep_shard(&self, shard: u32) -> Tally {
+        let mut tally = Tally::default();
+        match self.backlog(&parked_shard(shard)).await {
+            Ok(parked) => tally.parked = count(&parked),
+            Err(error) => tally.error = Some(error.to_string()),
+        }
+        let open = match self.backlog(&open_shard(shard)).await {
+            Ok(open) => open,
+            Err(error) => {
+                tally.error = Some(error.to_string());
+                return tally;
+            }
+        };
+        tally.open = count(&open);
+        let now = self.clock.now();
+        stream::iter(chosen(&open, now))
+            .map(|key| self.look_at(key, now))
+            .buffer_unordered(RECORDS_AT_ONCE)
+            .fold(tally, async |sum, record| sum.plus(record))
+            .await
+    }
+
+    async fn backlog(&self, partition: &str) -> Result<Backlog, LedgerError> {
+        self.ledger.backlog(partition, limits::MAX_COUNTED_PER_SHARD).await
+    }
+
+    /// Reads one record, and does what is due.
+    async fn look_at(&self, key: &EventKey, now: Timestamp) -> Tally {
+        let looked = async {
+            let Some(item) = self.ledger.read_outline(key).await? else {
+                return Ok(Tally::default());
+            };
+            let record = Record::from_item(item)?;
+            let swept = self.act(&record, now).await?;
+            Ok::<_, SweepError>(Tally::of(&record, &swept, now))
+        };
+        looked.await.unwrap_or_else(|error| {
+            tracing::error!(event.key = %key, error = %error, "a record is not swept");
+            Tally { error: Some(error.to_string()), ..Tally::default() }
+        })
+    }
+
+    async fn act(&self, record: &Record, now: Timestamp) -> Result<Swept, SweepError> {
+        match sweep(record, now, limits::CLOCK_SKEW) {
+            Sweep::Leave => Ok(Swept::Nothing),
+            Sweep::Defer(defer) => {
+                self.bump(&defer).await?;
+                Ok(Swept::Nothing)
+            }
+            // Bump first, then send: should the send fail, the next pass after the bump does both
+            // again. The other way round, two sweeps at once would each send.
+            Sweep::Requeue(requeue) => {
+                if !self.bump(&requeue).await? {
+                    return Ok(Swept::Nothing);
+                }
+                let key = record.key.clone();
+                let event_type = record.event_type.clone();
+                self.queue.send(&Message { key, event_type }).await?;
+                Ok(Swept::Requeued)
+            }
+            Sweep::Park(park) => match self.ledger.write(&park, Returning::Nothing).await? {
+                Written::Applied(_) => {
+                    tracing::warn!(event.key = %record.key, "parked: its attempts are used up");
+                    Ok(Swept::Parked)
+                }
+                Written::Refused(_) => Ok(Swept::Nothing),
+            },
+        }
+    }
+
+    async fn bump(&self, bump: &Requeue) -> Result<bool, LedgerError> {
+        Ok(bump.settle(&self.ledger.write(&bump.write, Returning::Nothing).await?))
+    }
+}
+
+impl Tally {
+    /// What one record adds, as it was read.
+    fn of(record: &Record, swept: &Swept, now: Timestamp) -> Self {
+        let open = record.state.name().is_open();
+        let stuck = matches!(record.state, State::Processing { lease_until, .. }
+            if lease_until < now.minus(limits::CLOCK_SKEW));
+        Self {
+            stuck: u64::from(stuck),
+            oldest: if open { now.since(record.received_at) } else { Duration::ZERO },
+            requeued: u64::from(matches!(swept, Swept::Requeued)),
+            newly_parked: u64::from(matches!(swept, Swept::Parked)),
+            ..Self::default()
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            open: self.open + other.open,
+            stuck: self.stuck + other.stuck,
+            parked: self.parked + other.parked,
+            oldest: self.oldest.max(other.oldest),
+            requeued: self.requeued + other.requeued,
+            newly_parked: self.newly_parked + other.newly_parked,
+            error: self.error.or(other.error),
+        }
+    }
+}
+
+/// The entries worth a read: those that are due, and for the age of the oldest those farthest from
+/// being due, which have been put off most often.
+fn chosen(open: &Backlog, now: Timestamp) -> impl Iterator<Item = &EventKey> {
+    let due = open.entries.partition_point(|(_, due_at)| *due_at <= now);
+    let (due, later) = open.entries.split_at(due);
+    due.iter()
+        .take(limits::MAX_SWEPT_PER_SHARD)
+        .chain(later.iter().rev().take(MOST_PUT_OFF))
+        .map(|(key, _)| key)
+}
+
+fn count(backlog: &Backlog) -> u64 {
+    backlog.entries.len() as u64
+}
+
+#[derive(Debug, thiserror::Error)]
+enum SweepError {
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    #[error(transparent)]
+    Corrupt(#[from] domain::record::CorruptRecord),
+    #[error(transparent)]
+    Queue(#[from] sqs::QueueError),
+}
+
+/// A pass that could not see or do everything; the next one takes it up.
+#[derive(Debug, thiserror::Error)]
+#[error("the pass is incomplete: {0}")]
+pub struct IncompletePass(String);
+
+const SHARDS_AT_ONCE: usize = 4;
+const RECORDS_AT_ONCE: usize = 8;
+/// Records not yet due that are read per shard for the age of the oldest.
+const MOST_PUT_OFF: usize = 25;
