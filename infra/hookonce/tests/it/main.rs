@@ -1,0 +1,3 @@
+//! Integration tests of the command's parts, in one binary so that they link once.
+
+mod sqs;
