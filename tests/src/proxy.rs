@@ -1,0 +1,159 @@
+//! A proxy between the SDK and an emulator that breaks calls on order: before they arrive, after
+//! they took hold, or on the way.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::{Request, State},
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+};
+use tokio::{net::TcpListener, task::JoinHandle};
+
+/// What happens to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It goes through.
+    None,
+    /// It takes hold, and its answer is lost: the connection breaks.
+    LoseResponse,
+    /// It never arrives: the connection breaks.
+    LoseRequest,
+    /// It is refused with this status and error code, as DynamoDB and SQS write it.
+    Refuse(u16, &'static str),
+    /// It takes hold, and its answer comes only after this.
+    Delay(Duration),
+}
+
+/// Decides what happens to a call, by its action (`PutItem`) and its number, from 0.
+pub type Plan = Box<dyn FnMut(&str, usize) -> Fault + Send>;
+
+/// A running proxy.
+#[derive(Debug)]
+pub struct FaultProxy {
+    /// Where it listens.
+    pub url: String,
+    shared: Arc<Shared>,
+    server: JoinHandle<()>,
+}
+
+struct Shared {
+    upstream: String,
+    client: reqwest::Client,
+    plan: Mutex<Plan>,
+    calls: Mutex<Vec<String>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("upstream", &self.upstream).finish_non_exhaustive()
+    }
+}
+
+impl FaultProxy {
+    /// A proxy to `upstream` that follows `plan`.
+    pub async fn start(
+        upstream: &str,
+        plan: impl FnMut(&str, usize) -> Fault + Send + 'static,
+    ) -> Self {
+        runtime::aws::install_tls_provider();
+        let shared = Arc::new(Shared {
+            upstream: upstream.to_owned(),
+            client: reqwest::Client::new(),
+            plan: Mutex::new(Box::new(plan)),
+            calls: Mutex::default(),
+        });
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
+        let server = tokio::spawn(async move {
+            axum::serve(listener, router).await.expect("serves");
+        });
+        Self { url, shared, server }
+    }
+
+    /// The calls so far, by action, in their order.
+    #[must_use]
+    pub fn calls(&self) -> Vec<String> {
+        self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Follows another plan from now on; the numbers go on.
+    pub fn follow(&self, plan: impl FnMut(&str, usize) -> Fault + Send + 'static) {
+        *self.shared.plan.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(plan);
+    }
+}
+
+impl Drop for FaultProxy {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let action = action_of(&parts.headers);
+    let fault = {
+        let mut calls = shared.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = calls.len();
+        calls.push(action.clone());
+        (shared.plan.lock().unwrap_or_else(PoisonError::into_inner))(&action, number)
+    };
+    let Ok(body) = axum::body::to_bytes(body, usize::MAX).await else { return broken() };
+    match fault {
+        Fault::None => forward(&shared, &parts.headers, body).await,
+        Fault::LoseResponse => {
+            drop(forward(&shared, &parts.headers, body).await);
+            broken()
+        }
+        Fault::LoseRequest => broken(),
+        Fault::Refuse(status, code) => refusal(status, code),
+        Fault::Delay(delay) => {
+            let response = forward(&shared, &parts.headers, body).await;
+            tokio::time::sleep(delay).await;
+            response
+        }
+    }
+}
+
+fn action_of(headers: &HeaderMap) -> String {
+    let target = headers.get("x-amz-target").and_then(|target| target.to_str().ok());
+    target.and_then(|target| target.rsplit('.').next()).unwrap_or("unknown").to_owned()
+}
+
+async fn forward(shared: &Shared, headers: &HeaderMap, body: Bytes) -> Response {
+    let mut headers = headers.clone();
+    headers.remove("host");
+    headers.remove("content-length");
+    let sent = shared.client.post(&shared.upstream).headers(headers).body(body).send().await;
+    let Ok(answer) = sent else { return broken() };
+    let (status, headers) = (answer.status(), answer.headers().clone());
+    let Ok(body) = answer.bytes().await else { return broken() };
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    for name in ["content-type", "x-amz-crc32", "x-amzn-requestid", "x-amzn-query-error"] {
+        if let Some(value) = headers.get(name) {
+            response.headers_mut().insert(name, value.clone());
+        }
+    }
+    response
+}
+
+/// A response whose body breaks off before it begins: the client sees the connection end.
+fn broken() -> Response {
+    let breaks =
+        futures::stream::once(async { Err::<Bytes, _>(std::io::Error::other("connection lost")) });
+    Response::new(Body::from_stream(breaks))
+}
+
+fn refusal(status: u16, code: &str) -> Response {
+    let status = StatusCode::from_u16(status).expect("a status code");
+    let body =
+        format!(r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}","message":"made up"}}"#);
+    (status, [("content-type", "application/x-amz-json-1.0")], body).into_response()
+}
