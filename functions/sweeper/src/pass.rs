@@ -36,6 +36,9 @@ struct Tally {
     oldest: Duration,
     requeued: u64,
     newly_parked: u64,
+    /// Records that could not be read or moved. The next pass tries again.
+    failed: u64,
+    /// Why a shard could not be read.
     error: Option<String>,
 }
 
@@ -57,8 +60,9 @@ impl Sweeper {
     /// takes it up.
     ///
     /// # Errors
-    /// If some shard could not be swept. The line with what was seen is written either way; the
-    /// heartbeat only counts where the pass was complete.
+    /// If some shard could not be read. The line with what was seen is written either way; the
+    /// heartbeat only counts where every shard was read. A record that cannot be read, or moved, is
+    /// counted and logged, and stops neither the pass nor the heartbeat.
     pub async fn sweep(&self) -> Result<(), IncompletePass> {
         let started = Instant::now();
         let tally = stream::iter(0..limits::SHARDS)
@@ -76,6 +80,7 @@ impl Sweeper {
             oldest_open_seconds: tally.oldest.as_secs_f64(),
             swept_requeued_total: tally.requeued,
             swept_parked_total: tally.newly_parked,
+            swept_failed_total: tally.failed,
             sweeper_heartbeat: u64::from(tally.error.is_none()),
             duration_ms: started.elapsed().as_secs_f64() * 1000.0,
         };
@@ -121,7 +126,7 @@ impl Sweeper {
         };
         looked.await.unwrap_or_else(|error| {
             tracing::error!(event.key = %key, error = %error, "a record is not swept");
-            Tally { error: Some(error.to_string()), ..Tally::default() }
+            Tally { failed: 1, ..Tally::default() }
         })
     }
 
@@ -181,6 +186,7 @@ impl Tally {
             oldest: self.oldest.max(other.oldest),
             requeued: self.requeued + other.requeued,
             newly_parked: self.newly_parked + other.newly_parked,
+            failed: self.failed + other.failed,
             error: self.error.or(other.error),
         }
     }

@@ -184,6 +184,8 @@ pub struct SweepLine {
     pub swept_requeued_total: u64,
     /// Parked by this pass.
     pub swept_parked_total: u64,
+    /// Records that this pass could not read or move.
+    pub swept_failed_total: u64,
     /// A pass took place.
     pub sweeper_heartbeat: u64,
     /// How long it took.
