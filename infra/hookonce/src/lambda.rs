@@ -138,7 +138,11 @@ impl Function {
         self.queue
             .send(Invocation { id, payload: payload.into(), reply })
             .map_err(|_| InvokeError::Gone)?;
-        result.await.unwrap_or(Err(InvokeError::Gone))
+        // A function that cannot start takes nothing from its queue; whoever waits hears so.
+        match tokio::time::timeout(self.spec.timeout + START_PATIENCE, result).await {
+            Ok(result) => result.unwrap_or(Err(InvokeError::Gone)),
+            Err(_elapsed) => Err(InvokeError::TimedOut),
+        }
     }
 
     /// Kills one of its processes, SIGKILL, each in turn. Another takes its place.
@@ -313,4 +317,6 @@ async fn forward(output: impl AsyncRead + Unpin, lines: mpsc::UnboundedSender<St
 
 /// Lambda's limit for a synchronous response.
 const MAX_RESPONSE_BYTES: usize = 6 * 1024 * 1024;
+/// How long an invocation may wait for a free process beside its own timeout.
+const START_PATIENCE: Duration = Duration::from_secs(20);
 const RESTART_PAUSE: Duration = Duration::from_millis(20);

@@ -76,12 +76,13 @@ fn print_source(source: &str, config: &SourceConfig) {
     println!("{source}: {} at POST /webhooks/{source}", config.provider.title());
     println!("  retention {}: {}", days(config.policy.retention.duration()), reason(config));
     for (what, fact) in [
-        ("retries by itself for", config.provider.automatic_window()),
-        ("can be resent by hand for", config.provider.manual_window()),
+        ("retries by itself", config.provider.automatic_window()),
+        ("resends by hand", config.provider.manual_window()),
     ] {
         match fact {
-            Some(fact) => println!("  {what} {} ({})", days(fact.value), fact.page),
-            None => println!("  {what} a time that is not documented"),
+            Some(fact) if fact.value.is_zero() => println!("  {what} never ({})", fact.page),
+            Some(fact) => println!("  {what} for {} ({})", days(fact.value), fact.page),
+            None => println!("  {what} for a time that is not documented"),
         }
     }
     println!("  attempts  {}", config.policy.attempt_limit);

@@ -11,6 +11,7 @@ use clap::Args;
 use futures::{StreamExt as _, stream};
 use providers::{Key, Provider, Secret};
 use runtime::clock::Clock;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::{
     sync::{mpsc, watch},
@@ -72,6 +73,23 @@ struct Books {
     elapsed: Duration,
 }
 
+/// What `--json` says.
+#[derive(Serialize)]
+struct Report {
+    deliveries: u64,
+    acknowledged: u64,
+    new: u64,
+    duplicates: u64,
+    effects: Effects,
+}
+
+#[derive(Serialize)]
+struct Effects {
+    credit: u64,
+    receipt: u64,
+    shipment: u64,
+}
+
 /// Runs the command. Yes: every delivery acknowledged, every event's effects there once.
 ///
 /// # Errors
@@ -86,7 +104,7 @@ pub async fn run(args: DemoArgs) -> Outcome {
     let books = play(&args).await?;
     let balanced = books.balance(args.events.into());
     if args.json {
-        println!("{}", books.as_json());
+        println!("{}", serde_json::to_string(&books.report())?);
     } else {
         books.print(&args, balanced);
     }
@@ -278,18 +296,18 @@ impl Books {
             && self.parked == 0
     }
 
-    fn as_json(&self) -> Value {
-        json!({
-            "deliveries": self.deliveries,
-            "acknowledged": self.acknowledged,
-            "new": self.counted.new,
-            "duplicates": self.counted.duplicates,
-            "effects": {
-                "credit": self.accounts.credits,
-                "receipt": self.receipt.effects,
-                "shipment": self.shipment.effects
-            }
-        })
+    fn report(&self) -> Report {
+        Report {
+            deliveries: self.deliveries,
+            acknowledged: self.acknowledged,
+            new: self.counted.new,
+            duplicates: self.counted.duplicates,
+            effects: Effects {
+                credit: self.accounts.credits,
+                receipt: self.receipt.effects,
+                shipment: self.shipment.effects,
+            },
+        }
     }
 
     fn print(&self, args: &DemoArgs, balanced: bool) {

@@ -14,6 +14,7 @@ use runtime::{
     environment,
     route::Destination,
 };
+use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use worker::Handlers;
@@ -21,7 +22,7 @@ use worker::Handlers;
 use super::{Outcome, WrongCall, YES, own_program};
 use crate::{
     services::Services,
-    stack::{Functions, Stack, StackOptions},
+    stack::{Functions, Stack, StackOptions, TABLE},
 };
 
 /// Run the whole system on this machine until interrupted.
@@ -45,6 +46,16 @@ pub struct DevArgs {
     /// Port of SQS; 0 is any
     #[arg(long, default_value_t = 0)]
     sqs_port: u16,
+}
+
+/// What is said on standard output, once it serves.
+#[derive(Serialize)]
+struct Ready<'a> {
+    ready: bool,
+    receiver: &'a str,
+    dynamodb: &'a str,
+    sqs: &'a str,
+    table: &'a str,
 }
 
 /// Runs the command, until a signal ends it.
@@ -77,14 +88,14 @@ pub async fn run(args: DevArgs) -> Outcome {
         lines,
     )
     .await?;
-    let ready = json!({
-        "ready": true,
-        "receiver": stack.receiver_url,
-        "dynamodb": stack.dynamodb_url,
-        "sqs": stack.sqs_url,
-        "table": crate::stack::TABLE,
-    });
-    println!("{ready}");
+    let ready = Ready {
+        ready: true,
+        receiver: &stack.receiver_url,
+        dynamodb: &stack.dynamodb_url,
+        sqs: &stack.sqs_url,
+        table: TABLE,
+    };
+    println!("{}", serde_json::to_string(&ready)?);
     stdout().flush()?;
     interrupted().await?;
     stack.stop().await;

@@ -12,7 +12,7 @@ use futures::{StreamExt as _, stream};
 use providers::{Key, Provider, SampleRequest, Unsigned};
 use reqwest::Client;
 use runtime::clock::Clock;
-use serde_json::json;
+use serde::Serialize;
 use url::Url;
 
 use super::{NO, Outcome, WrongCall, YES, percentile, secret_of};
@@ -65,6 +65,24 @@ pub(crate) struct Answers {
     pub(crate) failure: Option<String>,
 }
 
+/// What `--json` says.
+#[derive(Serialize)]
+struct Report<'a> {
+    provider: &'a str,
+    id: &'a str,
+    sent: usize,
+    statuses: BTreeMap<String, usize>,
+    latency_ms: Latency,
+    error: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Latency {
+    p50: f64,
+    p95: f64,
+    max: f64,
+}
+
 /// Runs the command. Yes: every delivery was acknowledged; with `--tamper`, every one refused as
 /// unverified.
 ///
@@ -114,16 +132,16 @@ fn report(args: &SendArgs, id: &str, answers: &Answers) {
     let at = |share| percentile(&latencies, share);
     if args.json {
         let statuses: BTreeMap<_, _> =
-            answers.by_status.iter().map(|(status, count)| (status.to_string(), count)).collect();
-        let report = json!({
-            "provider": args.provider,
-            "id": id,
-            "sent": latencies.len(),
-            "statuses": statuses,
-            "latency_ms": { "p50": at(0.5), "p95": at(0.95), "max": at(1.0) },
-            "error": answers.failure,
-        });
-        println!("{report}");
+            answers.by_status.iter().map(|(status, count)| (status.to_string(), *count)).collect();
+        let report = Report {
+            provider: &args.provider,
+            id,
+            sent: latencies.len(),
+            statuses,
+            latency_ms: Latency { p50: at(0.5), p95: at(0.95), max: at(1.0) },
+            error: answers.failure.as_deref(),
+        };
+        println!("{}", serde_json::to_string(&report).unwrap_or_default());
         return;
     }
     println!("{} event {id}, delivered {} times", args.provider, latencies.len());
