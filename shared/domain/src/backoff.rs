@@ -15,7 +15,7 @@ impl Backoff {
     /// # Errors
     /// If `base` is under a second or `cap` is not between `base` and [`limits::MAX_RETRY_AFTER`].
     pub fn new(base: Duration, cap: Duration) -> Result<Self, InvalidBackoff> {
-        let valid = base >= MIN_WAIT && base <= cap && cap <= limits::MAX_RETRY_AFTER;
+        let valid = base >= limits::MIN_RETRY_WAIT && base <= cap && cap <= limits::MAX_RETRY_AFTER;
         if valid { Ok(Self { base, cap }) } else { Err(InvalidBackoff { base, cap }) }
     }
 
@@ -27,7 +27,7 @@ impl Backoff {
     pub fn wait(&self, attempt: u32, jitter: f64) -> Duration {
         let doublings = attempt.saturating_sub(1).min(31);
         let ceiling = self.base.saturating_mul(1 << doublings).min(self.cap);
-        ceiling.mul_f64(jitter.clamp(0.0, 1.0)).max(MIN_WAIT)
+        ceiling.mul_f64(jitter.clamp(0.0, 1.0)).max(limits::MIN_RETRY_WAIT)
     }
 }
 
@@ -46,8 +46,6 @@ pub struct InvalidBackoff {
     base: Duration,
     cap: Duration,
 }
-
-const MIN_WAIT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -69,7 +67,7 @@ mod tests {
             for jitter in [f64::NEG_INFINITY, 0.0, 0.3, 1.0, f64::INFINITY] {
                 let wait = backoff.wait(attempt, jitter);
                 assert!(
-                    wait >= MIN_WAIT && wait <= limits::BACKOFF_CAP,
+                    wait >= limits::MIN_RETRY_WAIT && wait <= limits::BACKOFF_CAP,
                     "{attempt} {jitter} {wait:?}"
                 );
             }

@@ -46,7 +46,7 @@ impl fmt::Display for StepName {
 pub struct InvalidStepName;
 
 /// What the journal says of a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StepEntry {
     /// How far it got.
     pub state: StepState,
@@ -59,7 +59,7 @@ pub struct StepEntry {
 }
 
 /// How far a step got.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum StepState {
     /// The call may have been made.
     Started,
@@ -147,11 +147,18 @@ pub fn decide_step(
         }
         // The entry rode on this very lease: no predecessor got here.
         Some(entry) if entry.owner == *owner => StepDecision::Call { journal_first: false },
-        Some(_) => match policy {
-            StepPolicy::Repeat => StepDecision::Call { journal_first: false },
-            StepPolicy::Reconcile => StepDecision::Reconcile,
-            StepPolicy::Never => StepDecision::Park,
-        },
+        Some(_) => decide_begun(policy),
+    }
+}
+
+/// Decides how to go on with a step whose call was begun before and is not known to have ended: by
+/// a predecessor, or by this very attempt.
+#[must_use]
+pub const fn decide_begun(policy: StepPolicy) -> StepDecision {
+    match policy {
+        StepPolicy::Repeat => StepDecision::Call { journal_first: false },
+        StepPolicy::Reconcile => StepDecision::Reconcile,
+        StepPolicy::Never => StepDecision::Park,
     }
 }
 

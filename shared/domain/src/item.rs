@@ -146,7 +146,7 @@ impl Attribute {
 pub const OPEN_BY_DUE: &str = "open-by-due";
 
 /// An attribute's value. Numbers are whole: nothing in a record has a fraction.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Value {
     /// A string.
     Text(String),

@@ -36,6 +36,8 @@ pub const MAX_STEP_NAME_BYTES: usize = 64;
 /// Largest recorded result of a step. Results are ids and small facts, not documents.
 pub const MAX_STEP_RESULT_BYTES: usize = 1024;
 
+/// Longest error class kept on a record: a word to search for.
+pub const MAX_ERROR_CLASS_BYTES: usize = 64;
 /// Longest error text kept on a record.
 pub const MAX_ERROR_BYTES: usize = 512;
 /// Replays remembered on a record; the oldest is not overwritten, a further replay is refused.
@@ -107,6 +109,8 @@ pub const DEFAULT_ATTEMPT_LIMIT: u32 = 16;
 /// Largest configurable number of attempts.
 pub const MAX_ATTEMPT_LIMIT: u32 = 50;
 
+/// Shortest wait between two attempts, so that a retry never spins.
+pub const MIN_RETRY_WAIT: Duration = Duration::from_secs(1);
 /// First backoff. With doubling, full jitter and the cap below, sixteen attempts take about a day.
 pub const BACKOFF_BASE: Duration = Duration::from_secs(5);
 /// Longest backoff.
@@ -114,8 +118,14 @@ pub const BACKOFF_CAP: Duration = Duration::from_secs(12 * 3600);
 /// Longest delay that a handler or a `Retry-After` may ask for.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
 
+/// Longest tolerance for a signed time. Beyond a day a recorded delivery is a replay.
+pub const MAX_TOLERANCE: Duration = Duration::from_secs(86_400);
+
 /// Added to a provider's retry windows: queueing on its side, clocks, and a human's weekend.
 pub const RETENTION_MARGIN: Duration = Duration::from_secs(3 * 86_400);
+/// An event this close to the end of its retention is not run unasked any more: clocks differ, and
+/// at the end itself the record of an earlier delivery may just have gone.
+pub const HORIZON_LEAD: Duration = Duration::from_secs(3600);
 /// Retention where the catalogue knows no window: unknown is not zero. The longest documented
 /// window among known providers' automatic retries is under 30 days.
 pub const UNKNOWN_WINDOW: Duration = Duration::from_secs(30 * 86_400);
@@ -134,7 +144,10 @@ const _: () = {
     assert!(MAX_KEPT_DELAY.as_secs() <= 12 * 3600);
     assert!(SWEEPER_TIMEOUT.as_secs() < SWEEP_INTERVAL.as_secs());
     assert!(RELEASE_MARGIN.as_secs() < MIN_ATTEMPT_TIME.as_secs());
+    assert!(MIN_RETRY_WAIT.as_secs() <= BACKOFF_BASE.as_secs());
     assert!(BACKOFF_BASE.as_secs() < BACKOFF_CAP.as_secs());
+    assert!(HORIZON_LEAD.as_secs() < RETENTION_MARGIN.as_secs());
+    assert!(HORIZON_LEAD.as_secs() > 2 * CLOCK_SKEW.as_secs());
     assert!(GRACE.as_secs() > CLOCK_SKEW.as_secs());
     assert!(MAX_SOURCE_BYTES + 1 + MAX_EVENT_ID_BYTES <= 2048);
     assert!(UNKNOWN_WINDOW.as_secs() + RETENTION_MARGIN.as_secs() < MAX_RETENTION.as_secs());
@@ -144,6 +157,7 @@ const _: () = {
             + MAX_KEPT_HEADERS * (MAX_KEPT_HEADER_BYTES + 64)
             + MAX_STEPS * (MAX_STEP_NAME_BYTES + MAX_STEP_RESULT_BYTES + 192)
             + MAX_REPLAYS * (2 * MAX_REASON_BYTES + 64)
+            + MAX_ERROR_CLASS_BYTES
             + MAX_ERROR_BYTES
             + 8 * 1024
             <= DYNAMODB_ITEM_BYTES

@@ -179,7 +179,7 @@ impl fmt::Debug for StoredPayload {
 /// An error as kept on a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorNote {
-    /// A short name to search for.
+    /// A short name to search for, cut to [`limits::MAX_ERROR_CLASS_BYTES`].
     pub class: String,
     /// What happened, cut to [`limits::MAX_ERROR_BYTES`].
     pub text: String,
@@ -191,8 +191,9 @@ impl ErrorNote {
     /// A note of `class` at `at`.
     #[must_use]
     pub fn new(class: &str, text: &str, at: Timestamp) -> Self {
+        let class = crate::event::cut(class, limits::MAX_ERROR_CLASS_BYTES).to_owned();
         let text = crate::event::cut(text, limits::MAX_ERROR_BYTES).to_owned();
-        Self { class: class.to_owned(), text, at }
+        Self { class, text, at }
     }
 
     /// As an attribute's value.

@@ -75,9 +75,12 @@ impl Retention {
     }
 
     /// Whether an event is so old that the record of an earlier delivery may have expired.
+    ///
+    /// Earlier than the expiry by [`limits::HORIZON_LEAD`]: the table's clock may be ahead of ours,
+    /// and the provider's was ahead of it when the event occurred.
     #[must_use]
     pub fn is_beyond_horizon(self, occurred_at: Timestamp, now: Timestamp) -> bool {
-        occurred_at.plus(self.0) < now
+        occurred_at.plus(self.0.saturating_sub(limits::HORIZON_LEAD)) <= now
     }
 }
 
@@ -108,7 +111,7 @@ pub enum InvalidRetention {
 /// A duration in days, for people: `30d`, `2.5d`.
 #[must_use]
 pub fn days(duration: Duration) -> String {
-    let tenths = (duration.as_secs() * 10).div_ceil(86_400);
+    let tenths = duration.as_secs().div_ceil(8_640);
     if tenths.is_multiple_of(10) {
         format!("{}d", tenths / 10)
     } else {

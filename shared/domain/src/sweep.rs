@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::{
+    limits,
     record::{Record, State},
     time::Timestamp,
     transition::{Requeue, defer, park_exhausted, requeue},
@@ -37,8 +38,9 @@ pub fn sweep(record: &Record, now: Timestamp, skew: Duration) -> Sweep {
         State::Received { .. } | State::Processing { .. } if record.is_exhausted() => {
             Sweep::Park(park_exhausted(record, now))
         }
+        // Its message is out of sight until then. Only one that is lost needs another.
         State::Received { not_before: Some(at), .. } if at > now => {
-            defer(record, at).map_or(Sweep::Leave, Sweep::Defer)
+            defer(record, at.plus(limits::GRACE)).map_or(Sweep::Leave, Sweep::Defer)
         }
         State::Received { .. } | State::Processing { .. } => {
             requeue(record, now).map_or(Sweep::Leave, Sweep::Requeue)

@@ -157,7 +157,7 @@ pub struct TakeLease {
 }
 
 /// A lease held. Made only by [`TakeLease::settle`], so nothing is written without one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
     key: EventKey,
     fence: u32,
@@ -555,6 +555,7 @@ pub fn replay(
         Edit::Set(Attribute::QueueKey, open_key(&record.key)),
         Edit::Set(Attribute::DueAt, now.plus(limits::GRACE).millis().into()),
         Edit::Append(Attribute::Replays, history_entry(operator, now)),
+        Edit::Remove(Attribute::Requeues),
         Edit::Remove(Attribute::NotBefore),
         Edit::Remove(Attribute::LeaseUntil),
         Edit::Remove(Attribute::CompletedAt),

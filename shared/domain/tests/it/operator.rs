@@ -1,0 +1,144 @@
+//! What an operator may do, and what is kept of it.
+
+use std::collections::BTreeMap;
+
+use domain::{
+    effects::{StepEntry, StepName, StepState},
+    item::{Attribute, Value},
+    limits,
+    record::{ErrorNote, State, StateName},
+    transition::{CannotReplay, Operator, Policy, discard, replay},
+    write::Written,
+};
+
+use crate::{NOW, Table, claimed, held, owner, policy, sweep::in_state, take};
+
+const ADA: Operator<'_> = Operator { name: "ada", reason: "fixed the account" };
+
+#[test]
+fn only_a_parked_or_done_event_is_replayed_and_only_a_parked_one_discarded() {
+    for (state, replayable, discardable) in [
+        (StateName::Received, false, false),
+        (StateName::Processing, false, false),
+        (StateName::Failed, true, true),
+        (StateName::Done, true, false),
+        (StateName::Discarded, false, false),
+    ] {
+        let record = in_state(state).record();
+        let replayed = replay(&record, &ADA, NOW, &policy(), false);
+        let discarded = discard(&record, &ADA, NOW, &policy());
+        assert_eq!(replayed.is_ok(), replayable, "{state}");
+        assert_eq!(discarded.is_ok(), discardable, "{state}");
+        if !replayable {
+            assert_eq!(replayed.err(), Some(CannotReplay::State(state)));
+        }
+    }
+}
+
+#[test]
+fn a_replay_keeps_fence_and_journal_moves_the_limit_on_and_takes_the_expiry_away() {
+    for forget in [false, true] {
+        let mut table = done_with_a_step();
+        table.set(Attribute::Attempt, 7_i64);
+        let write = replay(&table.record(), &ADA, NOW, &policy(), forget).expect("done");
+        assert!(matches!(table.write(&write), Written::Applied(_)));
+        let record = table.record();
+        assert_eq!(record.attempt, 7);
+        assert_eq!(record.attempt_limit, 7 + policy().attempt_limit);
+        assert_eq!(record.steps.is_empty(), forget);
+        assert_eq!(record.replays, 1);
+        let due_at = NOW.plus(limits::GRACE);
+        assert_eq!(record.state, State::Received { not_before: None, due_at });
+        for gone in [Attribute::ExpiresAt, Attribute::CompletedAt, Attribute::LeaseUntil] {
+            assert_eq!(table.item().get(&gone), None, "{gone:?}");
+        }
+        // Open again, and to be found: the fence goes on from where it was.
+        let queue_key = format!("open#{}", crate::key().shard());
+        assert_eq!(table.item()[&Attribute::QueueKey], Value::from(queue_key));
+        let (lease, _) = held(&mut table, "c", NOW);
+        assert_eq!(lease.fence(), 8);
+    }
+}
+
+#[test]
+fn an_event_whose_payload_was_dropped_is_not_replayed() {
+    let mut table = claimed();
+    let (lease, _) = held(&mut table, "a", NOW);
+    let dropping = Policy { drop_payload_when_done: true, ..policy() };
+    table.write(&lease.complete(&[], NOW, &dropping).write);
+    let refused = replay(&table.record(), &ADA, NOW, &policy(), false);
+    assert_eq!(refused.err(), Some(CannotReplay::PayloadDropped));
+}
+
+#[test]
+fn replays_are_remembered_to_the_last_and_then_refused() {
+    let mut table = in_state(StateName::Failed);
+    let entry = Value::Map(BTreeMap::new());
+    for (count, allowed) in [(limits::MAX_REPLAYS - 1, true), (limits::MAX_REPLAYS, false)] {
+        table.set(Attribute::Replays, Value::List(vec![entry.clone(); count]));
+        let replayed = replay(&table.record(), &ADA, NOW, &policy(), false);
+        assert_eq!(replayed.is_ok(), allowed, "{count}");
+        assert_eq!(replayed.err(), (!allowed).then_some(CannotReplay::TooOften));
+    }
+}
+
+#[test]
+fn of_two_operators_the_second_changes_nothing() {
+    let mut table = in_state(StateName::Failed);
+    let seen = table.record();
+    let one = replay(&seen, &ADA, NOW, &policy(), false).expect("parked");
+    let two = discard(&seen, &ADA, NOW, &policy()).expect("parked");
+    assert!(matches!(table.write(&one), Written::Applied(_)));
+    let before = table.clone();
+    assert!(matches!(table.write(&one), Written::Refused(_)));
+    assert!(matches!(table.write(&two), Written::Refused(_)));
+    assert_eq!(table, before);
+    // Parked again meanwhile: another attempt than the one that was seen.
+    let (lease, _) = held(&mut table, "b", NOW);
+    table.write(&lease.park(&ErrorNote::new("x", "y", NOW), &[], NOW).write);
+    assert!(matches!(table.write(&two), Written::Refused(_)));
+}
+
+#[test]
+fn a_discarded_event_is_closed_expires_and_is_not_run() {
+    let mut table = in_state(StateName::Discarded);
+    let State::Discarded(closure) = table.record().state else { panic!("not discarded") };
+    assert_eq!(closure.completed_at, NOW);
+    assert!(closure.expires_at >= NOW.plus(policy().retention.duration()));
+    for gone in [Attribute::QueueKey, Attribute::DueAt] {
+        assert_eq!(table.item().get(&gone), None, "{gone:?}");
+    }
+    assert_eq!(table.record().replays, 1);
+    let leased = take(&mut table, "b", NOW);
+    let settled = domain::transition::Leased::Settled(StateName::Discarded);
+    assert_eq!(format!("{leased:?}"), format!("{settled:?}"));
+}
+
+#[test]
+fn an_operators_words_are_kept_and_bounded() {
+    let long = "ü".repeat(limits::MAX_REASON_BYTES);
+    let who = Operator { name: "ada", reason: &long };
+    let mut table = in_state(StateName::Failed);
+    let write = replay(&table.record(), &who, NOW, &policy(), false).expect("parked");
+    table.write(&write);
+    let Some(Value::List(history)) = table.item().get(&Attribute::Replays) else {
+        panic!("no history")
+    };
+    let [Value::Map(entry)] = history.as_slice() else { panic!("{history:?}") };
+    assert_eq!(entry["by"], "ada".into());
+    assert_eq!(entry["at"], NOW.millis().into());
+    let Value::Text(reason) = &entry["reason"] else { panic!("no reason") };
+    assert!(!reason.is_empty() && reason.len() <= limits::MAX_REASON_BYTES);
+    assert!(long.starts_with(reason.as_str()));
+}
+
+fn done_with_a_step() -> Table {
+    let mut table = claimed();
+    let (lease, _) = held(&mut table, "a", NOW);
+    let state = StepState::Done { result: "1".into() };
+    let entry = StepEntry { state, key: "k".into(), owner: owner("a"), at: NOW };
+    let name = StepName::new("mail").expect("valid");
+    table.write(&lease.complete(&[(name, entry)], NOW, &policy()).write);
+    assert_eq!(table.record().steps.len(), 1);
+    table
+}
