@@ -40,6 +40,21 @@ impl Placeholders {
         }
     }
 
+    /// A group within a group. DynamoDB refuses parentheses around a single condition that has
+    /// some already.
+    fn grouped(&mut self, guard: &Guard) -> String {
+        match guard {
+            Guard::All(guards) | Guard::Any(guards) => match guards.as_slice() {
+                [guard] => self.grouped(guard),
+                _ => format!("({})", self.condition(guard)),
+            },
+            Guard::Present(_)
+            | Guard::Missing(_)
+            | Guard::Compare(..)
+            | Guard::CompareAttributes(..) => self.condition(guard),
+        }
+    }
+
     /// The update expression of some edits.
     pub(crate) fn update(&mut self, edits: &[Edit]) -> String {
         let (mut set, mut remove, mut add) = (Vec::new(), Vec::new(), Vec::new());
@@ -88,8 +103,12 @@ impl Placeholders {
     }
 
     fn joined(&mut self, guards: &[Guard], word: &str) -> String {
-        let parts: Vec<_> = guards.iter().map(|guard| self.condition(guard)).collect();
-        format!("({})", parts.join(word))
+        // A group of one is that one, as it is where it stands.
+        if let [guard] = guards {
+            return self.condition(guard);
+        }
+        let parts: Vec<_> = guards.iter().map(|guard| self.grouped(guard)).collect();
+        parts.join(word)
     }
 
     fn name(&mut self, attribute: Attribute) -> String {
@@ -137,11 +156,25 @@ mod tests {
         let mut placeholders = Placeholders::default();
         assert_eq!(
             placeholders.condition(&guard),
-            "(#state = :v0 AND (attribute_not_exists(#not_before) OR #not_before <= :v1) \
-             AND #attempt < #attempt_limit)"
+            "#state = :v0 AND (attribute_not_exists(#not_before) OR #not_before <= :v1) \
+             AND #attempt < #attempt_limit"
         );
         let values = placeholders.values().unwrap_or_default();
         assert_eq!(values[":v1"], AttributeValue::N("7".into()));
+    }
+
+    #[test]
+    fn no_parentheses_are_doubled_and_none_is_missing() {
+        let either = Guard::Any(vec![
+            Guard::Missing(Attribute::DueAt),
+            Guard::Missing(Attribute::NotBefore),
+        ]);
+        let alone = Guard::All(vec![either.clone()]);
+        let either_text = "attribute_not_exists(#due_at) OR attribute_not_exists(#not_before)";
+        assert_eq!(Placeholders::default().condition(&alone), either_text);
+        let within = Guard::All(vec![Guard::Present(Attribute::Pk), Guard::All(vec![either])]);
+        let expected = format!("attribute_exists(#pk) AND ({either_text})");
+        assert_eq!(Placeholders::default().condition(&within), expected);
     }
 
     #[test]

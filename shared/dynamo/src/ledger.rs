@@ -197,7 +197,14 @@ impl Ledger {
         let Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) =
             error.as_service_error()
         else {
-            return Err(self.error("TransactWriteItems", &error));
+            let error = self.error("TransactWriteItems", &error);
+            // The lease was written to the ledger's own table: a local write's is meant.
+            if let LedgerError::MissingTable { call, table } = error {
+                let code = "ResourceNotFoundException".to_owned();
+                let message = "a table of the local writes does not exist".to_owned();
+                return Err(LedgerError::Refused { call, table, code, message });
+            }
+            return Err(error);
         };
         self.read_cancellation(&write.key, cancelled.cancellation_reasons()).await
     }

@@ -109,7 +109,14 @@ impl LedgerError {
             SdkError::ServiceError(_)
             | SdkError::ResponseError(_)
             | SdkError::ConstructionFailure(_)
-            | _ => (error.code().unwrap_or("unreadable response"), error.message().unwrap_or("")),
+            | _ => match error.code() {
+                Some(code) => (code, error.message().unwrap_or("")),
+                // Whoever answered so, whether a write took hold is not known.
+                None => {
+                    let problem = "unreadable response".to_owned();
+                    return Self::Unreachable { call, table, problem };
+                }
+            },
         };
         match code {
             "ResourceNotFoundException" => Self::MissingTable { call, table },
