@@ -27,6 +27,8 @@ pub struct Patience {
     pub operation: Duration,
     /// How many attempts.
     pub attempts: u32,
+    /// The longest wait before the second attempt; it doubles from there, with full jitter.
+    pub backoff: Duration,
 }
 
 impl Patience {
@@ -37,6 +39,8 @@ impl Patience {
         attempt: Duration::from_millis(1000),
         operation: Duration::from_millis(1400),
         attempts: 3,
+        // The SDK's own, a second, would leave no time for a second attempt, let alone a third.
+        backoff: Duration::from_millis(100),
     };
     /// Nobody waits, and the lease is long.
     pub const WORKER: Self = Self {
@@ -44,6 +48,7 @@ impl Patience {
         attempt: Duration::from_secs(3),
         operation: Duration::from_secs(10),
         attempts: 5,
+        backoff: Duration::from_secs(1),
     };
 }
 
@@ -56,7 +61,11 @@ pub async fn sdk_config(patience: Patience) -> SdkConfig {
         .build();
     let mut loader = aws_config::defaults(BehaviorVersion::latest())
         .timeout_config(timeouts)
-        .retry_config(RetryConfig::standard().with_max_attempts(patience.attempts))
+        .retry_config(
+            RetryConfig::standard()
+                .with_max_attempts(patience.attempts)
+                .with_initial_backoff(patience.backoff),
+        )
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
     // Plain HTTP towards emulators that need no TLS: reading root certificates is most of a start.
     let http = Builder::new();

@@ -117,9 +117,8 @@ impl Config {
             Format::Toml => {
                 toml::from_str(text).map_err(|error| malformed(without_excerpt(&error, text)))?
             }
-            Format::Json => {
-                serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?
-            }
+            Format::Json => serde_json::from_str(text)
+                .map_err(|error| malformed(without_value(&error.to_string())))?,
         };
         Check { folder, trust, problems: Vec::new() }.config(raw).map_err(|problems| {
             ConfigError::Refused { origin: origin.to_owned(), problems: Problems(problems) }
@@ -129,10 +128,21 @@ impl Config {
 
 /// The message and its line, without toml's excerpt: a line of a configuration may hold a secret.
 fn without_excerpt(error: &toml::de::Error, text: &str) -> String {
-    let line = error.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
-    match line {
-        Some(line) => format!("line {line}: {}", error.message()),
-        None => error.message().to_owned(),
+    let before = |end: usize| text.bytes().take(end).filter(|byte| *byte == b'\n').count();
+    match error.span().map(|span| before(span.start) + 1) {
+        Some(line) => format!("line {line}: {}", without_value(error.message())),
+        None => without_value(error.message()),
+    }
+}
+
+/// Serde quotes a string that stands where something else is wanted. It may be a secret.
+fn without_value(message: &str) -> String {
+    let quoted = message.find("string \"").zip(message.rfind("\", expected"));
+    match quoted {
+        Some((from, to)) if from < to => {
+            format!("{}string{}", &message[..from], &message[to + 1..])
+        }
+        _ => message.to_owned(),
     }
 }
 
@@ -322,7 +332,7 @@ impl Check<'_> {
         let provider = self.provider(&format!("{path}.provider"), &raw.provider);
         let SecretList::List(references) = &raw.secrets;
         let secrets = self.secrets(&format!("{path}.secrets"), references);
-        let tolerance = self.duration(&format!("{path}.tolerance"), raw.tolerance.as_deref());
+        let tolerance = self.tolerance(&format!("{path}.tolerance"), raw.tolerance.as_deref());
         let public_url =
             raw.public_url.as_deref().and_then(|url| self.url(&format!("{path}.public_url"), url));
         let configured = self.duration(&format!("{path}.retention"), raw.retention.as_deref());
@@ -394,6 +404,15 @@ impl Check<'_> {
         Some(reference)
     }
 
+    fn tolerance(&mut self, path: &str, text: Option<&str>) -> Option<Duration> {
+        let tolerance = self.duration(path, text)?;
+        if tolerance.is_zero() || tolerance > limits::MAX_TOLERANCE {
+            let most = humantime::format_duration(limits::MAX_TOLERANCE);
+            self.problem(path, format!("above zero and {most} at most: what is older is a replay"));
+        }
+        Some(tolerance)
+    }
+
     fn backoff(&mut self, path: &str, raw: Option<&RawBackoff>) -> Backoff {
         let Some(raw) = raw else { return Backoff::default() };
         let first = self.duration(&format!("{path}.first"), Some(&raw.first));
@@ -430,19 +449,21 @@ impl Check<'_> {
                 return Vec::new();
             }
         };
+        // Numbered as they are written: one that is wrong itself is left out.
         let parsed: Vec<_> = raw
             .into_iter()
-            .filter_map(|(path, types, destination)| {
+            .enumerate()
+            .filter_map(|(i, (path, types, destination))| {
                 let types = self.types(&path, &types);
-                Some(Route { types, destination: self.destination(&path, destination)? })
+                Some((i, Route { types, destination: self.destination(&path, destination)? }))
             })
             .collect();
-        for (i, route) in parsed.iter().enumerate() {
-            if let Some(j) = parsed[..i].iter().position(|earlier| earlier.overlaps(route)) {
+        for (at, (i, route)) in parsed.iter().enumerate() {
+            if let Some((j, _)) = parsed[..at].iter().find(|(_, earlier)| earlier.overlaps(route)) {
                 self.problem(path, format!("routes {j} and {i} take some event types both"));
             }
         }
-        parsed
+        parsed.into_iter().map(|(_, route)| route).collect()
     }
 
     fn types(&mut self, path: &str, types: &[String]) -> Vec<TypePattern> {

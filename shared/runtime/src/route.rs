@@ -7,7 +7,7 @@ use url::Url;
 use crate::secrets::SecretRef;
 
 /// Event types that a route takes: `payment_intent.*`, `charge.refunded` or `*`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TypePattern {
     /// Any, also none.
     Any,

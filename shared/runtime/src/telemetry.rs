@@ -150,7 +150,7 @@ pub struct StepLine {
     pub source: String,
     /// Which step.
     pub step: String,
-    /// `called`, `recorded`, `reconciled`, `failed`, `parked`.
+    /// `called`, `recorded`, `reconciled`, `failed`, or `unfinished` where nobody can say.
     pub outcome: &'static str,
     /// The event.
     pub event_id: String,
