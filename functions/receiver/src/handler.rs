@@ -196,11 +196,21 @@ impl Receiver {
                 }
                 Outcome { claim_ms, ..outcome }
             }
-            Err(error) => Outcome {
-                error: Some(error.to_string()),
-                claim_ms,
-                ..Outcome::of("unavailable", error.class(), false)
-            },
+            Err(error) => {
+                // A record that cannot be read is on record all the same: a duplicate, and the
+                // sweep's to complain about. Only what cannot be known makes a provider try again.
+                let (result, durable) = match error {
+                    LedgerError::Corrupt(_) => ("duplicate", true),
+                    LedgerError::Throttled { .. }
+                    | LedgerError::Timeout { .. }
+                    | LedgerError::Unreachable { .. }
+                    | LedgerError::MissingTable { .. }
+                    | LedgerError::Conflict { .. }
+                    | LedgerError::Refused { .. } => ("unavailable", false),
+                };
+                let outcome = Outcome::of(result, error.class(), durable);
+                Outcome { error: Some(error.to_string()), claim_ms, ..outcome }
+            }
         })
     }
 
