@@ -30,7 +30,7 @@ use uuid::Uuid;
 
 use crate::{
     effects::{Effects, Event},
-    failure::{Failure, Kind},
+    failure::{Failure, Kind, Wait},
     handlers::Handlers,
 };
 
@@ -183,6 +183,13 @@ impl Attempts {
         }
     }
 
+    /// The message of an event that waits until then. A long wait is the sweeper's: a message kept
+    /// for a day would use its receives up.
+    fn waiting(&self, until: Timestamp) -> Fate {
+        let wait = until.since(self.clock.now());
+        if wait > limits::MAX_KEPT_DELAY { Fate::Delete } else { Fate::Until(until) }
+    }
+
     async fn park_exhausted(&self, record: &Record) -> Ended {
         let write = park_exhausted(record, self.clock.now());
         match self.ledger.write(&write, Returning::Nothing).await {
@@ -244,7 +251,9 @@ impl Attempts {
                 Failure::permanent("no_route", "no route takes events of this type any more")
             })?;
         let time = deadline.minus(limits::RELEASE_MARGIN).since(self.clock.now());
-        let handling = AssertUnwindSafe(handler.handle(event, effects)).catch_unwind();
+        // In a block of its own: a handler may panic before its first await as well.
+        let handling = async { handler.handle(event, effects).await };
+        let handling = AssertUnwindSafe(handling).catch_unwind();
         match tokio::time::timeout(time, handling).await {
             Ok(Ok(handled)) => handled,
             Ok(Err(_panic)) => Err(Failure::retry("handler_panicked", "the handler panicked")),
@@ -288,6 +297,17 @@ impl Attempts {
                     let failure = Failure::permanent("local_write_refused", text);
                     return self.fail(attempt, failure).await;
                 }
+                // Not written, and why is known: the record is to say so, and to be tried again by
+                // its backoff, not whenever its lease runs out. Had it been written after all, the
+                // fence refuses the release.
+                Err(
+                    error @ (LedgerError::Refused { .. }
+                    | LedgerError::Conflict { .. }
+                    | LedgerError::Throttled { .. }),
+                ) => {
+                    let failure = Failure::retry(error.class(), error);
+                    return self.fail(attempt, failure).await;
+                }
                 Err(error) => Err(error),
             }
         };
@@ -313,17 +333,16 @@ impl Attempts {
                 let note = ErrorNote::new(ATTEMPTS_EXHAUSTED, &text, now);
                 self.park(lease.park(&note, results, now), note).await
             }
-            Kind::Retry { after, class, text } => {
-                let wait =
-                    after.unwrap_or_else(|| policy.backoff.wait(record.attempt, fastrand::f64()));
+            Kind::Retry { wait, class, text } => {
+                let backoff = policy.backoff.wait(record.attempt, fastrand::f64());
+                let wait = match wait {
+                    Wait::Backoff => backoff,
+                    Wait::Exactly(wait) => wait,
+                    Wait::NoSooner(wait) => wait.max(backoff),
+                };
                 let note = ErrorNote::new(&class, &text, now);
                 let release = lease.release(wait, &note, results, now);
-                // A long wait is the sweeper's: it enqueues the event when the wait ends.
-                let message = if wait > limits::MAX_KEPT_DELAY {
-                    Fate::Delete
-                } else {
-                    Fate::Until(now.plus(wait))
-                };
+                let message = self.waiting(now.plus(wait));
                 let written = self.ledger.write(&release.write, Returning::Nothing).await;
                 match self.settle_fenced(&release, written) {
                     Ok(()) => Ended {
@@ -370,7 +389,7 @@ impl Attempts {
             Standing::Settled(state) => (Fate::Delete, Some(state)),
             Standing::Gone => (Fate::Delete, None),
             Standing::Waiting(not_before) => {
-                (Fate::Until(not_before.unwrap_or(now)), Some(StateName::Received))
+                (self.waiting(not_before.unwrap_or(now)), Some(StateName::Received))
             }
             Standing::HeldElsewhere(until) => {
                 (Fate::Until(until.plus(self.config.clock_skew)), Some(StateName::Processing))

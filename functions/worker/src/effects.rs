@@ -1,12 +1,18 @@
 //! What a handler does its work through: local writes that commit with the record, and external
 //! steps under a key that never changes.
 
-use std::{collections::BTreeMap, fmt, future::Future, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    future::Future,
+    time::Instant,
+};
 
 use aws_sdk_dynamodb::types::TransactWriteItem;
 use domain::{
     effects::{
-        Journal, StepDecision, StepEntry, StepName, StepPolicy, StepState, decide_step, step_key,
+        Journal, StepDecision, StepEntry, StepName, StepPolicy, StepState, decide_begun,
+        decide_step, step_key,
     },
     event::EventKey,
     limits,
@@ -61,6 +67,8 @@ pub struct Effects<'a> {
     journal: Journal,
     /// Results not written yet: they ride on the next write, the completion's if there is none.
     unwritten: Vec<(StepName, StepEntry)>,
+    /// Steps whose call began in this attempt and has not returned a result.
+    begun: BTreeSet<StepName>,
     local: Vec<TransactWriteItem>,
 }
 
@@ -77,7 +85,15 @@ impl<'a> Effects<'a> {
         lease: Lease,
         journal: Journal,
     ) -> Self {
-        Self { ledger, clock, lease, journal, unwritten: Vec::new(), local: Vec::new() }
+        Self {
+            ledger,
+            clock,
+            lease,
+            journal,
+            unwritten: Vec::new(),
+            begun: BTreeSet::new(),
+            local: Vec::new(),
+        }
     }
 
     /// Adds a local write: it takes hold in the same transaction as the record's completion, if
@@ -171,7 +187,12 @@ impl<'a> Effects<'a> {
         let step = self.named(name)?;
         let key = step_key(self.lease.key(), &step);
         let started = Instant::now();
-        let decision = decide_step(self.journal.get(&step), self.lease.owner(), policy);
+        // A handler that makes a call again within one attempt is its own predecessor.
+        let decision = if self.begun.contains(&step) {
+            decide_begun(policy)
+        } else {
+            decide_step(self.journal.get(&step), self.lease.owner(), policy)
+        };
         let (outcome, result) = match decision {
             StepDecision::Recorded { result } => {
                 self.log(&step, "recorded", started);
@@ -179,11 +200,16 @@ impl<'a> Effects<'a> {
             }
             StepDecision::Reconcile | StepDecision::Park => match ask(key.clone()).await {
                 Ok(Some(result)) => ("reconciled", Ok(result)),
-                Ok(None) => ("called", call(key.clone()).await),
+                Ok(None) => {
+                    self.journal_before(&step, &key, false).await?;
+                    self.begun.insert(step.clone());
+                    ("called", call(key.clone()).await)
+                }
                 Err(failure) => ("unfinished", Err(failure)),
             },
             StepDecision::Call { journal_first } => {
                 self.journal_before(&step, &key, journal_first).await?;
+                self.begun.insert(step.clone());
                 ("called", call(key.clone()).await)
             }
         };
@@ -194,7 +220,8 @@ impl<'a> Effects<'a> {
                 Ok(result)
             }
             Err(failure) => {
-                self.log(&step, "failed", started);
+                let outcome = if outcome == "called" { "failed" } else { outcome };
+                self.log(&step, outcome, started);
                 Err(failure)
             }
         }
@@ -268,6 +295,7 @@ impl<'a> Effects<'a> {
             return Err(Failure::permanent("step_result_too_large", text));
         }
         let entry = self.entry(&key, StepState::Done { result });
+        self.begun.remove(&step);
         self.journal.insert(step.clone(), entry.clone());
         self.unwritten.push((step, entry));
         Ok(())

@@ -15,7 +15,7 @@ pub struct Failure {
 #[derive(Debug)]
 pub(crate) enum Kind {
     Retry {
-        after: Option<Duration>,
+        wait: Wait,
         class: String,
         text: String,
     },
@@ -29,12 +29,23 @@ pub(crate) enum Kind {
     Uncertain(LedgerError),
 }
 
+/// How long until another attempt.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wait {
+    /// As the source's backoff says.
+    Backoff,
+    /// This.
+    Exactly(Duration),
+    /// As the backoff says, and this at least.
+    NoSooner(Duration),
+}
+
 impl Failure {
     /// Another attempt may succeed: the event is tried again after the source's backoff, until its
     /// attempts are used up. `class` is a short name to search for; keep payloads out of `text`.
     pub fn retry(class: impl Into<String>, text: impl fmt::Display) -> Self {
         let (class, text) = (class.into(), text.to_string());
-        Self { kind: Kind::Retry { after: None, class, text } }
+        Self { kind: Kind::Retry { wait: Wait::Backoff, class, text } }
     }
 
     /// No attempt will succeed: the event is parked, and a person decides.
@@ -42,12 +53,25 @@ impl Failure {
         Self { kind: Kind::Permanent { class: class.into(), text: text.to_string() } }
     }
 
-    /// Tries again after this rather than the source's backoff; at most
+    /// Tries again after this rather than the source's backoff; from [`limits::MIN_RETRY_WAIT`] to
     /// [`limits::MAX_RETRY_AFTER`].
     #[must_use]
-    pub fn after(mut self, delay: Duration) -> Self {
-        if let Kind::Retry { after, .. } = &mut self.kind {
-            *after = Some(delay.min(limits::MAX_RETRY_AFTER));
+    pub fn after(self, delay: Duration) -> Self {
+        let delay = delay.clamp(limits::MIN_RETRY_WAIT, limits::MAX_RETRY_AFTER);
+        self.waiting(Wait::Exactly(delay))
+    }
+
+    /// Tries again after the source's backoff, and no sooner than this, up to
+    /// [`limits::MAX_RETRY_AFTER`]. For what another side asks for: an answer "in a second" to each
+    /// attempt would use all of them up within the minute.
+    #[must_use]
+    pub fn no_sooner_than(self, delay: Duration) -> Self {
+        self.waiting(Wait::NoSooner(delay.min(limits::MAX_RETRY_AFTER)))
+    }
+
+    fn waiting(mut self, wanted: Wait) -> Self {
+        if let Kind::Retry { wait, .. } = &mut self.kind {
+            *wait = wanted;
         }
         self
     }

@@ -17,7 +17,7 @@ use futures::future::{BoxFuture, join_all};
 use runtime::{
     config::Config,
     environment::MissingVariable,
-    route::{Destination, Route},
+    route::{Destination, Route, TypePattern},
     secrets::SecretStore,
 };
 
@@ -62,12 +62,15 @@ fn built_in(name: &str, client: &reqwest::Client) -> Result<Arc<dyn Handler>, In
     }
 }
 
+type HttpHandlers = BTreeMap<(Source, Vec<TypePattern>), Arc<HttpHandler>>;
+
 /// The handlers that a configuration names.
 #[derive(Debug)]
 pub struct Handlers {
     named: BTreeMap<String, Arc<dyn Handler>>,
-    /// By source and address.
-    http: BTreeMap<(Source, String), Arc<HttpHandler>>,
+    /// By source and the route's event types, which no two routes of a source share. The address
+    /// would not do: two routes to one may differ in secret, timeout and permanent codes.
+    http: HttpHandlers,
 }
 
 impl Handlers {
@@ -114,8 +117,8 @@ impl Handlers {
     pub(crate) fn get(&self, source: &Source, route: &Route) -> Option<&dyn Handler> {
         match &route.destination {
             Destination::Handler(name) => self.named.get(name).map(AsRef::as_ref),
-            Destination::Http(destination) => {
-                let place = (source.clone(), destination.url.to_string());
+            Destination::Http(_) => {
+                let place = (source.clone(), route.types.clone());
                 self.http.get(&place).map(|handler| handler.as_ref() as &dyn Handler)
             }
         }
@@ -130,11 +133,7 @@ fn named_in(config: &Config) -> impl Iterator<Item = &str> {
     })
 }
 
-fn http_handlers(
-    config: &Config,
-    store: &SecretStore,
-    client: &reqwest::Client,
-) -> BTreeMap<(Source, String), Arc<HttpHandler>> {
+fn http_handlers(config: &Config, store: &SecretStore, client: &reqwest::Client) -> HttpHandlers {
     let routes = config
         .sources
         .iter()
@@ -144,7 +143,7 @@ fn http_handlers(
             Destination::Handler(_) => None,
             Destination::Http(destination) => {
                 let handler = HttpHandler::new(destination.clone(), client.clone(), store.clone());
-                Some(((source.clone(), destination.url.to_string()), Arc::new(handler)))
+                Some(((source.clone(), route.types.clone()), Arc::new(handler)))
             }
         })
         .collect()

@@ -133,7 +133,7 @@ impl HttpHandler {
         }
         let failure = Failure::retry("destination_failed", text);
         Err(match retry_after(&response) {
-            Some(delay) => failure.after(delay),
+            Some(delay) => failure.no_sooner_than(delay),
             None => failure,
         })
     }
