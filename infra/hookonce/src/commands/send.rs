@@ -38,8 +38,8 @@ pub struct SendArgs {
     #[arg(long)]
     id: Option<String>,
     /// How often to deliver the event
-    #[arg(long, default_value_t = 1)]
-    times: usize,
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    times: u32,
     /// How many deliveries at once
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
     parallel: u16,
@@ -69,7 +69,7 @@ pub(crate) struct Answers {
 #[derive(Serialize)]
 struct Report<'a> {
     provider: &'a str,
-    id: &'a str,
+    id: Option<&'a str>,
     sent: usize,
     statuses: BTreeMap<String, usize>,
     latency_ms: Latency,
@@ -118,7 +118,8 @@ pub async fn run(args: SendArgs) -> Outcome {
             Ok(sum?.plus(one?))
         })
         .await?;
-    report(&args, &id, &answers);
+    // Of a body of the caller's own the id is not known here.
+    report(&args, args.event.is_none().then_some(id.as_str()), &answers);
     let expected = |status: u16| {
         if args.tamper { status == 401 } else { (200..300).contains(&status) }
     };
@@ -126,7 +127,7 @@ pub async fn run(args: SendArgs) -> Outcome {
     Ok(if as_expected { YES } else { NO })
 }
 
-fn report(args: &SendArgs, id: &str, answers: &Answers) {
+fn report(args: &SendArgs, id: Option<&str>, answers: &Answers) {
     let mut latencies = answers.latencies.clone();
     latencies.sort_by(f64::total_cmp);
     let at = |share| percentile(&latencies, share);
@@ -144,7 +145,8 @@ fn report(args: &SendArgs, id: &str, answers: &Answers) {
         println!("{}", serde_json::to_string(&report).unwrap_or_default());
         return;
     }
-    println!("{} event {id}, delivered {} times", args.provider, latencies.len());
+    let event = id.map_or_else(|| "from a file".to_owned(), ToOwned::to_owned);
+    println!("{} event {event}, delivered {} times", args.provider, latencies.len());
     for (status, count) in &answers.by_status {
         match status {
             0 => println!("  {count} × no answer: {}", answers.failure.as_deref().unwrap_or("")),
