@@ -26,6 +26,8 @@ pub enum Fault {
     LoseRequest,
     /// It is refused with this status and error code, as DynamoDB and SQS write it.
     Refuse(u16, &'static str),
+    /// It is refused with this status and body.
+    RefuseWith(u16, String),
     /// It takes hold, and its answer comes only after this.
     Delay(Duration),
 }
@@ -47,6 +49,7 @@ struct Shared {
     client: reqwest::Client,
     plan: Mutex<Plan>,
     calls: Mutex<Vec<String>>,
+    bodies: Mutex<Vec<(String, Bytes)>>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -67,6 +70,7 @@ impl FaultProxy {
             client: reqwest::Client::new(),
             plan: Mutex::new(Box::new(plan)),
             calls: Mutex::default(),
+            bodies: Mutex::default(),
         });
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("bound"));
@@ -83,6 +87,14 @@ impl FaultProxy {
         self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The bodies of the calls of one action so far, in their order.
+    #[must_use]
+    pub fn bodies(&self, action: &str) -> Vec<serde_json::Value> {
+        let bodies = self.shared.bodies.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = bodies.iter().filter(|(called, _)| called == action);
+        wanted.map(|(_, body)| serde_json::from_slice(body).expect("JSON")).collect()
+    }
+
     /// Follows another plan from now on; the numbers go on.
     pub fn follow(&self, plan: impl FnMut(&str, usize) -> Fault + Send + 'static) {
         *self.shared.plan.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(plan);
@@ -95,6 +107,30 @@ impl Drop for FaultProxy {
     }
 }
 
+/// A plan that breaks call number `nth`, from 0, of one action, and lets all others through.
+pub fn nth_call(
+    action: &'static str,
+    nth: usize,
+    fault: Fault,
+) -> impl FnMut(&str, usize) -> Fault + Send + 'static {
+    let mut seen = 0;
+    move |called, _| {
+        if called != action {
+            return Fault::None;
+        }
+        seen += 1;
+        if seen == nth + 1 { fault.clone() } else { Fault::None }
+    }
+}
+
+/// A plan that breaks every call of one action, and lets all others through.
+pub fn every_call(
+    action: &'static str,
+    fault: Fault,
+) -> impl FnMut(&str, usize) -> Fault + Send + 'static {
+    move |called, _| if called == action { fault.clone() } else { Fault::None }
+}
+
 async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let action = action_of(&parts.headers);
@@ -105,6 +141,8 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
         (shared.plan.lock().unwrap_or_else(PoisonError::into_inner))(&action, number)
     };
     let Ok(body) = axum::body::to_bytes(body, usize::MAX).await else { return broken() };
+    let seen = (action, body.clone());
+    shared.bodies.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
     match fault {
         Fault::None => forward(&shared, &parts.headers, body).await,
         Fault::LoseResponse => {
@@ -113,6 +151,7 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
         }
         Fault::LoseRequest => broken(),
         Fault::Refuse(status, code) => refusal(status, code),
+        Fault::RefuseWith(status, body) => refusal_with(status, body),
         Fault::Delay(delay) => {
             let response = forward(&shared, &parts.headers, body).await;
             tokio::time::sleep(delay).await;
@@ -152,8 +191,12 @@ fn broken() -> Response {
 }
 
 fn refusal(status: u16, code: &str) -> Response {
-    let status = StatusCode::from_u16(status).expect("a status code");
     let body =
         format!(r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}","message":"made up"}}"#);
+    refusal_with(status, body)
+}
+
+fn refusal_with(status: u16, body: String) -> Response {
+    let status = StatusCode::from_u16(status).expect("a status code");
     (status, [("content-type", "application/x-amz-json-1.0")], body).into_response()
 }

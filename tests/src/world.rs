@@ -144,11 +144,17 @@ impl World {
 
     /// What is visible in the queue, as the event of an invocation.
     pub async fn receive_batch(&self) -> SqsEvent {
+        self.await_batch(Duration::ZERO).await
+    }
+
+    /// As [`World::receive_batch`], waiting up to `wait` for something to become visible.
+    pub async fn await_batch(&self, wait: Duration) -> SqsEvent {
         let received = self
             .sqs
             .receive_message()
             .queue_url(&self.queue_url)
             .max_number_of_messages(10)
+            .wait_time_seconds(i32::try_from(wait.as_secs()).unwrap_or(20))
             .message_system_attribute_names(MessageSystemAttributeName::All)
             .send()
             .await
@@ -174,6 +180,16 @@ impl World {
     /// As [`World::work`], with an invocation of this length.
     pub async fn work_for(&self, worker: &Attempts, time: Duration) -> SqsBatchResponse {
         let batch = self.receive_batch().await;
+        self.work_on(worker, batch, time).await
+    }
+
+    /// As [`World::work_for`], on a batch at hand.
+    pub async fn work_on(
+        &self,
+        worker: &Attempts,
+        batch: SqsEvent,
+        time: Duration,
+    ) -> SqsBatchResponse {
         let handles: Vec<_> = batch
             .records
             .iter()
@@ -348,7 +364,11 @@ fn patient_dynamodb(
 ) -> aws_sdk_dynamodb::config::Builder {
     use aws_sdk_dynamodb::config::{retry::RetryConfig, timeout::TimeoutConfig};
     dynamodb_config(url)
-        .retry_config(RetryConfig::standard().with_max_attempts(patience.attempts))
+        .retry_config(
+            RetryConfig::standard()
+                .with_max_attempts(patience.attempts)
+                .with_initial_backoff(patience.backoff),
+        )
         .timeout_config(
             TimeoutConfig::builder()
                 .connect_timeout(patience.connect)
@@ -361,7 +381,11 @@ fn patient_dynamodb(
 fn patient_sqs(url: &str, patience: runtime::aws::Patience) -> aws_sdk_sqs::config::Builder {
     use aws_sdk_sqs::config::{retry::RetryConfig, timeout::TimeoutConfig};
     sqs_config(url)
-        .retry_config(RetryConfig::standard().with_max_attempts(patience.attempts))
+        .retry_config(
+            RetryConfig::standard()
+                .with_max_attempts(patience.attempts)
+                .with_initial_backoff(patience.backoff),
+        )
         .timeout_config(
             TimeoutConfig::builder()
                 .connect_timeout(patience.connect)

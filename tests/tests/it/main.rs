@@ -1,3 +1,19 @@
 //! The tests of the whole: one binary, one module a subject.
 
+mod bad_input;
+mod binaries;
+mod command;
+mod configuration;
+mod differential;
+mod effects;
+mod embedded;
+mod http_destination;
+mod lost_response;
+mod model;
+mod parallel;
 mod receiver_table;
+mod sweep;
+mod takeover;
+mod template;
+mod tidy;
+mod worker_table;
