@@ -23,6 +23,7 @@ use lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpRequest;
 use providers::{Provider, SampleRequest, Secret};
 use receiver::{Answer, Receiver};
 use runtime::{
+    aws::Patience,
     clock::Clock,
     config::{Config, Format, Trust},
     secrets::SecretStore,
@@ -93,15 +94,20 @@ impl World {
         dynamodb_url: &str,
         sqs_url: &str,
     ) -> Receiver {
-        let ledger = Ledger::new(
-            patient_dynamodb(dynamodb_url, runtime::aws::Patience::RECEIVER),
-            TABLE.to_owned(),
-        );
-        let queue = Queue::new(
-            patient_sqs(sqs_url, runtime::aws::Patience::RECEIVER),
-            self.queue_url.replace(&self.sqs_url, sqs_url),
-        );
+        let (ledger, queue) = self.adapters(Patience::RECEIVER, dynamodb_url, sqs_url);
         Receiver::new(parse(config), SecretStore::new(None), ledger, queue, clock).await
+    }
+
+    /// Ledger and queue at these places, with a deployed function's patience.
+    fn adapters(&self, patience: Patience, dynamodb_url: &str, sqs_url: &str) -> (Ledger, Queue) {
+        let dynamodb = dynamodb_config(dynamodb_url)
+            .retry_config(patience.retries())
+            .timeout_config(patience.timeouts());
+        let sqs = sqs_config(sqs_url)
+            .retry_config(patience.retries())
+            .timeout_config(patience.timeouts());
+        let queue_url = self.queue_url.replace(&self.sqs_url, sqs_url);
+        (Ledger::new(dynamodb, TABLE.to_owned()), Queue::new(sqs, queue_url))
     }
 
     /// A worker with these handlers on this world.
@@ -118,14 +124,7 @@ impl World {
         dynamodb_url: &str,
         sqs_url: &str,
     ) -> Attempts {
-        let ledger = Ledger::new(
-            patient_dynamodb(dynamodb_url, runtime::aws::Patience::WORKER),
-            TABLE.to_owned(),
-        );
-        let queue = Queue::new(
-            patient_sqs(sqs_url, runtime::aws::Patience::WORKER),
-            self.queue_url.replace(&self.sqs_url, sqs_url),
-        );
+        let (ledger, queue) = self.adapters(Patience::WORKER, dynamodb_url, sqs_url);
         let config = parse(config);
         let named: BTreeMap<_, _> = handlers
             .iter()
@@ -356,41 +355,4 @@ pub fn headers_of(delivery: &Delivery) -> Value {
 /// Delivers to source `stripe`.
 pub async fn deliver(receiver: &Receiver, delivery: &Delivery) -> Answer {
     receiver.receive(function_url_event("stripe", delivery)).await
-}
-
-fn patient_dynamodb(
-    url: &str,
-    patience: runtime::aws::Patience,
-) -> aws_sdk_dynamodb::config::Builder {
-    use aws_sdk_dynamodb::config::{retry::RetryConfig, timeout::TimeoutConfig};
-    dynamodb_config(url)
-        .retry_config(
-            RetryConfig::standard()
-                .with_max_attempts(patience.attempts)
-                .with_initial_backoff(patience.backoff),
-        )
-        .timeout_config(
-            TimeoutConfig::builder()
-                .connect_timeout(patience.connect)
-                .operation_attempt_timeout(patience.attempt)
-                .operation_timeout(patience.operation)
-                .build(),
-        )
-}
-
-fn patient_sqs(url: &str, patience: runtime::aws::Patience) -> aws_sdk_sqs::config::Builder {
-    use aws_sdk_sqs::config::{retry::RetryConfig, timeout::TimeoutConfig};
-    sqs_config(url)
-        .retry_config(
-            RetryConfig::standard()
-                .with_max_attempts(patience.attempts)
-                .with_initial_backoff(patience.backoff),
-        )
-        .timeout_config(
-            TimeoutConfig::builder()
-                .connect_timeout(patience.connect)
-                .operation_attempt_timeout(patience.attempt)
-                .operation_timeout(patience.operation)
-                .build(),
-        )
 }

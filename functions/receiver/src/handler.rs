@@ -95,15 +95,17 @@ impl Receiver {
             }
         };
         received.unwrap_or_else(|refusal| {
+            let ack_ms = millis_since(started);
             let line = RejectionLine {
                 timestamp: Clock::system_time(received_at),
                 source: name.to_owned(),
                 reason: refusal.reason(),
                 delivery_id,
                 error: refusal.to_string(),
-                status: refusal.status().to_string(),
+                status: refusal.status(),
                 webhook_rejected_total: 1,
-                ack_ms: millis_since(started),
+                ack_ms,
+                duration_ms: ack_ms,
             };
             line.write();
             Answer::from(&refusal)
@@ -313,6 +315,7 @@ fn log(context: &Context<'_>, event: &Event, outcome: Outcome) {
 }
 
 fn line(context: &Context<'_>, outcome: Outcome) -> DeliveryLine {
+    let ack_ms = millis_since(context.started);
     DeliveryLine {
         timestamp: Clock::system_time(context.received_at),
         source: context.source.as_str().to_owned(),
@@ -328,7 +331,8 @@ fn line(context: &Context<'_>, outcome: Outcome) -> DeliveryLine {
         payload_mismatch_total: outcome.mismatch.then_some(1),
         error: outcome.error.or(outcome.deferred),
         claim_ms: outcome.claim_ms,
-        ack_ms: millis_since(context.started),
+        ack_ms,
+        duration_ms: ack_ms,
     }
 }
 

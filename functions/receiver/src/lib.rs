@@ -18,7 +18,7 @@ use runtime::{
     aws::{Patience, sdk_config},
     clock::Clock,
     config::Config,
-    environment::{names, optional, required},
+    environment::{names, required},
     secrets::SecretStore,
     telemetry,
 };
@@ -58,13 +58,12 @@ async fn start() -> Result<Receiver, lambda_runtime::Error> {
     let config = Config::load(&store).await?;
     let ledger = dynamo::Ledger::new(&aws, table);
     let queue = sqs::Queue::new(&aws, queue_url);
-    let offset = optional(names::CLOCK_OFFSET_MS).and_then(|ms| ms.parse().ok()).unwrap_or(0);
     // The first delivery finds connections open and secrets fetched. A failure here is only
     // logged: whether DynamoDB answers is asked anew for each delivery.
     let (ledger_warm, queue_warm, receiver) = futures::join!(
         ledger.warm(),
         queue.warm(),
-        Receiver::new(config, store, ledger.clone(), queue.clone(), Clock::with_offset(offset)),
+        Receiver::new(config, store, ledger.clone(), queue.clone(), Clock::from_environment()),
     );
     if let Err(error) = ledger_warm {
         tracing::error!(error = %error, "the ledger cannot be reached");

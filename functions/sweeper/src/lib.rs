@@ -11,7 +11,7 @@ use lambda_runtime::{LambdaEvent, service_fn};
 use runtime::{
     aws::{Patience, sdk_config},
     clock::Clock,
-    environment::{names, optional, required},
+    environment::{names, required},
     telemetry,
 };
 
@@ -43,6 +43,5 @@ async fn start() -> Result<Sweeper, lambda_runtime::Error> {
     let aws = sdk_config(Patience::WORKER).await;
     let ledger = dynamo::Ledger::new(&aws, table);
     let queue = sqs::Queue::new(&aws, queue_url);
-    let offset = optional(names::CLOCK_OFFSET_MS).and_then(|ms| ms.parse().ok()).unwrap_or(0);
-    Ok(Sweeper::new(ledger, queue, Clock::with_offset(offset)))
+    Ok(Sweeper::new(ledger, queue, Clock::from_environment()))
 }

@@ -436,7 +436,7 @@ impl Attempts {
             event_id: message.key.id().as_str().to_owned(),
             event_type: message.event_type.clone(),
             state: ended.state.map(StateName::as_str),
-            attempt: attempt.map(|attempt| attempt.to_string()),
+            attempt,
             error: ended.error.clone(),
             worker_outcomes_total: 1,
             lease_lost_total: ended.lease_lost.then_some(1),

@@ -17,7 +17,7 @@ use runtime::{
     aws::{Patience, install_tls_provider, sdk_config},
     clock::Clock,
     config::Config,
-    environment::{names, optional, required},
+    environment::{names, required},
     secrets::SecretStore,
     telemetry,
 };
@@ -61,7 +61,6 @@ async fn start() -> Result<Attempts, lambda_runtime::Error> {
     let config = Config::load(&store).await?;
     let ledger = dynamo::Ledger::new(&aws, table);
     let queue = sqs::Queue::new(&aws, queue_url);
-    let offset = optional(names::CLOCK_OFFSET_MS).and_then(|ms| ms.parse().ok()).unwrap_or(0);
     let handlers = Handlers::new(&config, &store)?;
     // The first batch finds the connections open. A failure here is only logged: whether AWS
     // answers is asked anew for each record.
@@ -73,5 +72,5 @@ async fn start() -> Result<Attempts, lambda_runtime::Error> {
     if let Err(error) = queue_warm {
         tracing::error!(error = %error, "the queue cannot be reached");
     }
-    Ok(Attempts::new(config, handlers, ledger, queue, Clock::with_offset(offset)))
+    Ok(Attempts::new(config, handlers, ledger, queue, Clock::from_environment()))
 }

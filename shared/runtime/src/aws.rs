@@ -52,20 +52,29 @@ impl Patience {
     };
 }
 
+impl Patience {
+    /// As the SDK's time limits.
+    #[must_use]
+    pub fn timeouts(self) -> TimeoutConfig {
+        TimeoutConfig::builder()
+            .connect_timeout(self.connect)
+            .operation_attempt_timeout(self.attempt)
+            .operation_timeout(self.operation)
+            .build()
+    }
+
+    /// As the SDK's retries.
+    #[must_use]
+    pub fn retries(self) -> RetryConfig {
+        RetryConfig::standard().with_max_attempts(self.attempts).with_initial_backoff(self.backoff)
+    }
+}
+
 /// The configuration of this environment's clients.
 pub async fn sdk_config(patience: Patience) -> SdkConfig {
-    let timeouts = TimeoutConfig::builder()
-        .connect_timeout(patience.connect)
-        .operation_attempt_timeout(patience.attempt)
-        .operation_timeout(patience.operation)
-        .build();
     let mut loader = aws_config::defaults(BehaviorVersion::latest())
-        .timeout_config(timeouts)
-        .retry_config(
-            RetryConfig::standard()
-                .with_max_attempts(patience.attempts)
-                .with_initial_backoff(patience.backoff),
-        )
+        .timeout_config(patience.timeouts())
+        .retry_config(patience.retries())
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
     // Plain HTTP towards emulators that need no TLS: reading root certificates is most of a start.
     let http = Builder::new();

@@ -4,6 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use domain::time::Timestamp;
 
+use crate::environment::{names, optional};
+
 /// The system's clock, moved by a fixed offset: recorded deliveries verify at the time they were
 /// signed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,6 +18,13 @@ impl Clock {
     #[must_use]
     pub const fn with_offset(offset_ms: i64) -> Self {
         Self { offset_ms }
+    }
+
+    /// The clock of this process: the system's, or as far from it as the embedded stack says.
+    #[must_use]
+    pub fn from_environment() -> Self {
+        let offset = optional(names::CLOCK_OFFSET_MS).and_then(|ms| ms.parse().ok());
+        Self::with_offset(offset.unwrap_or(0))
     }
 
     /// A clock that reads `now` at this moment.

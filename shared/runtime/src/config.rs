@@ -79,6 +79,10 @@ impl Config {
                     if text.trim_start().starts_with('{') { Format::Json } else { Format::Toml };
                 Self::parse(reference, &text, format, None, trust)
             }
+            Some(reference) if reference.starts_with("s3://") => Err(ConfigError::Unreadable {
+                path: reference.into(),
+                problem: "configurations in S3 are not supported yet".to_owned(),
+            }),
             path => Self::read(Path::new(path.unwrap_or(DEFAULT_FILE)), trust),
         }
     }

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use metrique::{
     ServiceMetrics,
-    emf::Emf,
+    emf::{Emf, flags::NoMetric},
     unit::{Millisecond, Second},
     unit_of_work::metrics,
     writer::{AttachGlobalEntrySinkExt, FormatExt, sink::AttachHandle},
@@ -77,6 +77,9 @@ pub struct DeliveryLine {
     /// How long the answer took, from the delivery's arrival in the function.
     #[metrics(unit = Millisecond)]
     pub ack_ms: f64,
+    /// The same under the name that every line has; no metric of its own.
+    #[metrics(unit = Millisecond, flags(NoMetric))]
+    pub duration_ms: f64,
 }
 
 /// One delivery that was not believed, or could not be used.
@@ -94,12 +97,16 @@ pub struct RejectionLine {
     /// Why, in a sentence.
     pub error: String,
     /// The status answered.
-    pub status: String,
+    #[metrics(flags(NoMetric))]
+    pub status: u16,
     /// Counted once per delivery.
     pub webhook_rejected_total: u64,
     /// How long the answer took.
     #[metrics(unit = Millisecond)]
     pub ack_ms: f64,
+    /// The same under the name that every line has; no metric of its own.
+    #[metrics(unit = Millisecond, flags(NoMetric))]
+    pub duration_ms: f64,
 }
 
 /// One attempt of a worker.
@@ -120,8 +127,9 @@ pub struct AttemptLine {
     pub event_type: Option<String>,
     /// The record's state after this.
     pub state: Option<&'static str>,
-    /// Which attempt, as a word: a number would become a metric.
-    pub attempt: Option<String>,
+    /// Which attempt.
+    #[metrics(flags(NoMetric))]
+    pub attempt: Option<u32>,
     /// What went wrong.
     pub error: Option<String>,
     /// Counted once per attempt.

@@ -137,6 +137,7 @@ fn show_what_a_receiver_writes() {
         payload_mismatch_total: Some(1),
         claim_ms: Some(1.0),
         ack_ms: 1.0,
+        duration_ms: 1.0,
     }
     .write();
     RejectionLine {
@@ -145,9 +146,10 @@ fn show_what_a_receiver_writes() {
         reason: "bad_signature",
         delivery_id: SHOWN.to_owned(),
         error: SHOWN.to_owned(),
-        status: "401".to_owned(),
+        status: 401,
         webhook_rejected_total: 1,
         ack_ms: 1.0,
+        duration_ms: 1.0,
     }
     .write();
 }
@@ -162,7 +164,7 @@ fn show_what_a_worker_writes() {
         event_id: SHOWN.to_owned(),
         event_type: shown(),
         state: Some("done"),
-        attempt: shown(),
+        attempt: Some(1),
         error: shown(),
         worker_outcomes_total: 1,
         lease_lost_total: Some(1),
