@@ -475,6 +475,18 @@ impl Requeue {
     }
 }
 
+/// Puts off a record that cannot be read, so that it does not stand before those that can. Only its
+/// place in the index is known.
+#[must_use]
+pub fn put_off(key: &EventKey, due_at: Timestamp, now: Timestamp) -> GuardedWrite {
+    let later = now.plus(limits::MAX_REQUEUE_WAIT);
+    GuardedWrite {
+        key: key.clone(),
+        guard: Guard::equal(Attribute::DueAt, due_at.millis()),
+        change: Change::Update(vec![Edit::Set(Attribute::DueAt, later.millis().into())]),
+    }
+}
+
 /// Parks an open record whose attempts are used up, as nobody's lease is left to do it.
 ///
 /// The guard names all that was seen: between the look and the write a worker may have completed

@@ -19,7 +19,9 @@ use domain::{
     effects::hex,
     event::EventKey,
     item::{Attribute, Item, OPEN_BY_DUE},
+    record::LeaseOwner,
     time::Timestamp,
+    transition::Lease,
     write::{Change, Edit, GuardedWrite, Written},
 };
 use sha2::{Digest, Sha256};
@@ -129,6 +131,14 @@ impl Ledger {
                 Some(PutItemError::ConditionalCheckFailedException(failed)) => {
                     self.refused(&write.key, failed.item()).await
                 }
+                // Still in a transaction after retries: whoever runs it has the record, so it is
+                // there, and this is no more than a lost race. Unless a read finds none.
+                Some(PutItemError::TransactionConflictException(_)) => {
+                    match self.read(&write.key).await? {
+                        Some(item) => Ok(Written::Refused(Some(item))),
+                        None => Err(self.error("PutItem", &error)),
+                    }
+                }
                 _ => Err(self.error("PutItem", &error)),
             },
         }
@@ -170,15 +180,15 @@ impl Ledger {
 
     /// Carries out a guarded update and an event's local writes in one transaction.
     ///
-    /// The request token is made of key and fence: a repeat after a lost response, within ten
-    /// minutes, is answered as the first was.
+    /// The request token is made of table and lease, which no other commit shares: a repeat after
+    /// a lost response, within ten minutes, is answered as the first was.
     ///
     /// # Errors
     /// If the outcome is not known, or the transaction kept meeting others.
     pub async fn commit(
         &self,
         write: &GuardedWrite,
-        fence: u32,
+        lease: &Lease,
         local: Vec<TransactWriteItem>,
     ) -> Result<Committed, LedgerError> {
         let record = TransactWriteItem::builder().update(self.transact_update(write)?).build();
@@ -186,7 +196,7 @@ impl Ledger {
         let sent = self
             .client
             .transact_write_items()
-            .client_request_token(commit_token(&write.key, fence))
+            .client_request_token(commit_token(&self.table, lease.owner()))
             .set_transact_items(Some(items))
             .send()
             .await;
@@ -352,7 +362,7 @@ fn index_entry(attributes: &HashMap<String, AttributeValue>) -> Option<(EventKey
 }
 
 /// At most 36 characters, as DynamoDB takes them.
-fn commit_token(key: &EventKey, fence: u32) -> String {
-    let digest = Sha256::digest(format!("{fence}#{}", key.pk()));
+fn commit_token(table: &str, owner: &LeaseOwner) -> String {
+    let digest = Sha256::digest(format!("{table}#{}", owner.0));
     hex(&digest[..16])
 }

@@ -6,7 +6,10 @@ use aws_sdk_dynamodb::{
         retry::{ClassifyRetry, RetryAction},
     },
     error::{ProvideErrorMetadata, SdkError},
-    operation::transact_write_items::TransactWriteItemsError,
+    operation::{
+        put_item::PutItemError, transact_write_items::TransactWriteItemsError,
+        update_item::UpdateItemError,
+    },
 };
 use domain::record::CorruptRecord;
 
@@ -155,16 +158,25 @@ impl ClassifyRetry for RetryConflicts {
         let Some(error) = error.as_operation_error() else {
             return RetryAction::NoActionIndicated;
         };
-        let conflict = match error.downcast_ref::<TransactWriteItemsError>() {
-            Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) => {
-                let reasons = cancelled.cancellation_reasons();
-                let codes = || reasons.iter().filter_map(|reason| reason.code());
-                codes().any(|code| RETRIABLE_REASONS.contains(&code))
-                    && !codes().any(|code| code == CONDITION_FAILED)
-            }
-            Some(TransactWriteItemsError::TransactionInProgressException(_)) => true,
-            _ => false,
-        };
+        // A single write that meets a transaction on its item is refused as well.
+        let single = matches!(
+            error.downcast_ref::<PutItemError>(),
+            Some(PutItemError::TransactionConflictException(_))
+        ) || matches!(
+            error.downcast_ref::<UpdateItemError>(),
+            Some(UpdateItemError::TransactionConflictException(_))
+        );
+        let conflict = single
+            || match error.downcast_ref::<TransactWriteItemsError>() {
+                Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) => {
+                    let reasons = cancelled.cancellation_reasons();
+                    let codes = || reasons.iter().filter_map(|reason| reason.code());
+                    codes().any(|code| RETRIABLE_REASONS.contains(&code))
+                        && !codes().any(|code| code == CONDITION_FAILED)
+                }
+                Some(TransactWriteItemsError::TransactionInProgressException(_)) => true,
+                _ => false,
+            };
         if conflict { RetryAction::transient_error() } else { RetryAction::NoActionIndicated }
     }
 

@@ -367,7 +367,7 @@ async fn a_transaction_recognises_itself() {
     let policy = config.sources.values().next().expect("a source").policy;
     let lease = take(&ledger).await;
     let complete = lease.complete(&[], Clock::default().now(), &policy);
-    let committed = ledger.commit(&complete.write, lease.fence(), Vec::new()).await;
+    let committed = ledger.commit(&complete.write, &lease, Vec::new()).await;
     let Committed::Record(written) = committed.expect("an outcome") else { panic!("refused") };
     assert_eq!(complete.settle(written), Ok(FencedOutcome::Applied));
     assert_eq!(count(&proxy, "TransactWriteItems"), 2);
