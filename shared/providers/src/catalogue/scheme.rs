@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use domain::limits;
 use ring::hmac;
 
 use super::{
@@ -39,8 +40,17 @@ pub(super) fn scheme(key: &str, written: file::Verify) -> Result<Scheme, Refusal
         parts,
         time,
         template,
-        tolerance: written.tolerance_s.map(|seconds| Duration::from_secs(seconds.into())),
+        tolerance: tolerance(&format!("{key}.tolerance_s"), written.tolerance_s)?,
     })
+}
+
+fn tolerance(key: &str, seconds: Option<u32>) -> Result<Option<Duration>, Refusal> {
+    let tolerance = seconds.map(|seconds| Duration::from_secs(seconds.into()));
+    if tolerance.is_some_and(|t| t.is_zero() || t > limits::MAX_TOLERANCE) {
+        let most = limits::MAX_TOLERANCE.as_secs();
+        return refuse(key, format!("1 to {most}: what is older is a replay"));
+    }
+    Ok(tolerance)
 }
 
 fn method(key: &str, written: &file::Verify) -> Result<Method, Refusal> {
