@@ -22,7 +22,9 @@ struct Envelope<'a> {
 }
 
 impl Message {
-    /// As a message body. JSON escapes what SQS would not take.
+    /// As a message body. JSON escapes the control characters that SQS would not take; a type that
+    /// has one of the two others, U+FFFE and U+FFFF, is left out, being only a hint. No event id
+    /// has any.
     ///
     /// # Errors
     /// Never for a valid message; serde's signature.
@@ -30,7 +32,11 @@ impl Message {
         serde_json::to_string(&Envelope {
             v: VERSION,
             key: self.key.pk().into(),
-            event_type: self.event_type.as_deref().map(Into::into),
+            event_type: self
+                .event_type
+                .as_deref()
+                .filter(|hint| !hint.contains(['\u{fffe}', '\u{ffff}']))
+                .map(Into::into),
         })
     }
 
@@ -79,6 +85,15 @@ mod tests {
         };
         let body = message.to_body().expect("serializes");
         assert_eq!(Message::parse(&body), Ok(message));
+    }
+
+    #[test]
+    fn a_type_that_sqs_would_not_take_is_left_out() {
+        let message = Message {
+            key: EventKey::parse("stripe#evt_1").expect("valid"),
+            event_type: Some("a\u{ffff}".into()),
+        };
+        assert_eq!(message.to_body().ok().as_deref(), Some(r#"{"v":1,"key":"stripe#evt_1"}"#));
     }
 
     #[test]
