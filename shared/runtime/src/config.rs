@@ -348,6 +348,12 @@ impl Check<'_> {
         }
         let routes = self.routes(path, raw.types, raw.deliver, raw.routes);
         let provider = provider?;
+        for (i, secret) in secrets.iter().enumerate() {
+            let SecretRef::Literal(secret) = secret else { continue };
+            if let Err(invalid) = provider.key(secret) {
+                self.problem(&format!("{path}.secrets[{i}]"), invalid);
+            }
+        }
         let required = provider.windows().required();
         let retention = match Retention::new(configured, &provider.windows()) {
             Ok(retention) => retention,

@@ -102,6 +102,20 @@ pub struct HttpDestination {
     pub permanent: Vec<u16>,
 }
 
+impl HttpDestination {
+    /// The address for people, without what may be a secret in it: user, password and query.
+    #[must_use]
+    pub fn place(&self) -> String {
+        place(&self.url)
+    }
+}
+
+/// An address without user, password and query.
+#[must_use]
+pub fn place(url: &Url) -> String {
+    format!("{}{}", url.origin().ascii_serialization(), url.path())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
