@@ -1,9 +1,9 @@
 //! One delivery, from its bytes to its answer.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use domain::{
-    event::{Event, Source},
+    event::{Event, Source, cut},
     limits,
     receive::{Reaction, react},
     record::{ClaimId, Record, StateName},
@@ -119,7 +119,10 @@ impl Receiver {
     ) -> Result<Answer, Refusal> {
         let delivery = delivery_of(event)?;
         let provider = &context.config.provider;
-        context.attempt_id = provider.attempt_id(&delivery.headers).map(ToOwned::to_owned);
+        // Outside the signature, and for the log only.
+        context.attempt_id = provider
+            .attempt_id(&delivery.headers)
+            .map(|id| cut(id, limits::MAX_LABEL_BYTES).to_owned());
         let verified = self.verify(&context, delivery).await?;
         if let Some(reply) = provider.handshake(&verified) {
             return Ok(answer_handshake(&context, reply));
@@ -162,15 +165,14 @@ impl Receiver {
             return Err(rejected.rejection.into());
         }
         let fresh = self.keys.refresh(source, config, now).await;
-        if keys.is_empty() && fresh.as_ref().is_none_or(|keys| keys.is_empty()) {
-            return Err(Refusal::NoSecrets);
-        }
-        match fresh {
-            None => Err(rejected.rejection.into()),
-            Some(keys) => {
-                verify(*rejected.delivery, &keys).map_err(|rejected| rejected.rejection.into())
-            }
-        }
+        let verified = match fresh {
+            None => Err(rejected.rejection),
+            Some(keys) => verify(*rejected.delivery, &keys).map_err(|rejected| rejected.rejection),
+        };
+        verified.map_err(|rejection| {
+            // The secret that is missing may be the one: not for us to say that it is forged.
+            if self.keys.is_complete(source) { rejection.into() } else { Refusal::NoSecrets }
+        })
     }
 
     async fn receive_event(
@@ -192,10 +194,14 @@ impl Receiver {
         let claim_ms = Some(millis_since(started));
         Ok(match claimed {
             Ok(claimed) => {
-                let mut outcome = self.follow_up(event, &claimed).await;
-                if let Claimed::Duplicate(record) = &claimed {
-                    outcome.mismatch = self.note_mismatch(context, event, record).await;
-                }
+                let follow_up = self.follow_up(context, event, &claimed);
+                let time = ANSWER_WITHIN.saturating_sub(context.started.elapsed());
+                let outcome = tokio::time::timeout(time, follow_up).await;
+                // On record, and the provider must hear so before it hangs up: a sweep does the rest.
+                let outcome = outcome.unwrap_or_else(|_elapsed| Outcome {
+                    deferred: Some("no time was left before the answer".to_owned()),
+                    ..Outcome::after(&claimed)
+                });
                 Outcome { claim_ms, ..outcome }
             }
             Err(error) => {
@@ -217,7 +223,15 @@ impl Receiver {
     }
 
     /// Does what follows a settled claim.
-    async fn follow_up(&self, event: &Event, claimed: &Claimed) -> Outcome {
+    async fn follow_up(&self, context: &Context<'_>, event: &Event, claimed: &Claimed) -> Outcome {
+        let mut outcome = self.react(event, claimed).await;
+        if let Claimed::Duplicate(record) = claimed {
+            outcome.mismatch = self.note_mismatch(context, event, record).await;
+        }
+        outcome
+    }
+
+    async fn react(&self, event: &Event, claimed: &Claimed) -> Outcome {
         match react(claimed, self.clock.now()) {
             Reaction::Enqueue => {
                 let deferred = self.enqueue(event).await.err();
@@ -269,6 +283,16 @@ impl Receiver {
 }
 
 impl Outcome {
+    /// As far as the claim alone tells.
+    const fn after(claimed: &Claimed) -> Self {
+        match claimed {
+            Claimed::New => Self::of("new", "claimed", true),
+            Claimed::BeyondHorizon => Self::of("new", "beyond_horizon", true),
+            Claimed::Duplicate(_) => Self::of("duplicate", "duplicate", true),
+            Claimed::Vanished => Self::of("unavailable", "record_vanished", false),
+        }
+    }
+
     const fn of(result: &'static str, outcome: &'static str, durable: bool) -> Self {
         Self {
             result,
@@ -340,5 +364,7 @@ fn millis_since(started: Instant) -> f64 {
     started.elapsed().as_secs_f64() * 1000.0
 }
 
+/// The least patient known provider hangs up after three seconds (Slack).
+const ANSWER_WITHIN: Duration = Duration::from_millis(2500);
 /// Events of one delivery claimed at the same time.
 const EVENTS_AT_ONCE: usize = 16;

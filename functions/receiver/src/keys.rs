@@ -56,8 +56,9 @@ impl KeyRings {
         now: Timestamp,
     ) -> Option<Arc<[Key]>> {
         let ring = self.read(source)?;
-        let may_change = ring.keys.is_empty() || config.secrets.iter().any(|s| s.is_remote());
-        if !may_change || now.since(ring.fetched_at) < REFRESH_INTERVAL {
+        let may_change = !ring.is_complete() || config.secrets.iter().any(|s| s.is_remote());
+        let wait = if ring.is_complete() { REFRESH_INTERVAL } else { MISSING_INTERVAL };
+        if !may_change || now.since(ring.fetched_at) < wait {
             return None;
         }
         // Taken before the call: of many deliveries at once, one fetches.
@@ -70,6 +71,11 @@ impl KeyRings {
         let keys = Arc::clone(&ring.keys);
         self.put(source, ring);
         Some(keys)
+    }
+
+    /// Whether every secret of a source could be had at some time.
+    pub(crate) fn is_complete(&self, source: &Source) -> bool {
+        self.read(source).is_some_and(|ring| ring.is_complete())
     }
 
     fn read(&self, source: &Source) -> Option<Ring> {
@@ -88,6 +94,10 @@ impl Ring {
     fn new(by_reference: Vec<Option<Key>>, fetched_at: Timestamp) -> Self {
         let keys = by_reference.iter().flatten().cloned().collect();
         Self { by_reference, keys, fetched_at }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.by_reference.iter().all(Option::is_some)
     }
 }
 
@@ -109,6 +119,8 @@ async fn fetch_keys(
 }
 
 const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
+/// While a secret could not be had at all, deliveries that may well be good are refused.
+const MISSING_INTERVAL: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
