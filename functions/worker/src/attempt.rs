@@ -8,6 +8,7 @@ use std::{
 
 use aws_sdk_dynamodb::types::TransactWriteItem;
 use domain::{
+    backoff::Backoff,
     effects::{StepEntry, StepName, StepState, step_key},
     limits,
     record::{ErrorNote, LeaseOwner, Record, StateName},
@@ -18,7 +19,10 @@ use domain::{
     },
     write::Written,
 };
-use dynamo::{Committed, Ledger, LedgerError, Returning, payload};
+use dynamo::{
+    Committed, Ledger, LedgerError, Returning,
+    payload::{self, Undecodable},
+};
 use futures::FutureExt as _;
 use runtime::{
     clock::Clock,
@@ -67,15 +71,13 @@ enum Fate {
     Delete,
     /// Out of sight until then.
     Until(Timestamp),
-    /// Out of sight for the queue's own timeout.
-    Fail,
 }
 
 /// What the writing of an attempt's end needs.
 struct Attempt<'a> {
     lease: &'a Lease,
     record: &'a Record,
-    policy: &'a Policy,
+    backoff: Backoff,
     results: Vec<(StepName, StepEntry)>,
 }
 
@@ -133,9 +135,12 @@ impl Attempts {
             self.config.clock_skew,
             opening.as_ref().map(|(name, entry)| (name, entry)),
         );
-        let leased = match self.ledger.write(&take.write, Returning::Record).await {
-            Ok(written) => take.settle(written).map_err(LedgerError::from),
-            Err(error) => Err(error),
+        let (leased, refusing) = match self.ledger.write(&take.write, Returning::Record).await {
+            Ok(written) => {
+                let refusing = refusing_record(&written);
+                (take.settle(written).map_err(LedgerError::from), refusing)
+            }
+            Err(error) => (Err(error), None),
         };
         match leased {
             Ok(Leased::Held(lease, record)) => {
@@ -143,7 +148,20 @@ impl Attempts {
                 (ended, Some(record))
             }
             Ok(Leased::Exhausted(record)) => (self.park_exhausted(&record).await, Some(record)),
-            Ok(other) => (self.not_leased(&other), None),
+            Ok(Leased::Settled(state)) => {
+                let ended = Ended::of("settled_already", Fate::Delete);
+                (Ended { state: Some(state), ..ended }, refusing)
+            }
+            Ok(Leased::Unknown) => (Ended::of("orphan", Fate::Delete), None),
+            Ok(Leased::HeldElsewhere(until)) => {
+                let until = until.plus(self.config.clock_skew);
+                let ended = Ended::of("held_elsewhere", Fate::Until(until));
+                (Ended { state: Some(StateName::Processing), ..ended }, refusing)
+            }
+            Ok(Leased::NotYet(at)) => {
+                let ended = Ended::of("not_yet", self.waiting(at));
+                (Ended { state: Some(StateName::Received), ..ended }, refusing)
+            }
             Err(error) => (self.uncertain(&error), None),
         }
     }
@@ -163,24 +181,6 @@ impl Attempts {
         let key = step_key(&message.key, &name);
         let entry = StepEntry { state: StepState::Started, key, owner: owner.clone(), at: now };
         Some((name, entry))
-    }
-
-    fn not_leased(&self, leased: &Leased) -> Ended {
-        let skew = self.config.clock_skew;
-        match leased {
-            Leased::Settled(state) => {
-                Ended { state: Some(*state), ..Ended::of("settled_already", Fate::Delete) }
-            }
-            Leased::Unknown => Ended::of("orphan", Fate::Delete),
-            Leased::HeldElsewhere(until) => Ended {
-                state: Some(StateName::Processing),
-                ..Ended::of("held_elsewhere", Fate::Until(until.plus(skew)))
-            },
-            Leased::NotYet(at) => {
-                Ended { state: Some(StateName::Received), ..Ended::of("not_yet", Fate::Until(*at)) }
-            }
-            Leased::Held(..) | Leased::Exhausted(_) => Ended::of("leased", Fate::Fail),
-        }
     }
 
     /// The message of an event that waits until then. A long wait is the sweeper's: a message kept
@@ -210,11 +210,12 @@ impl Attempts {
     /// Runs the handler under the lease, until shortly before the deadline.
     async fn run(&self, lease: &Lease, record: &Record, deadline: Timestamp) -> Ended {
         let Some(config) = self.config.sources.get(record.key.source()) else {
-            let failure = Failure::permanent("no_source", "the source is not configured any more");
-            let policy = self.fallback_policy();
-            let Some(policy) = policy else { return Ended::of("no_source", Fate::Fail) };
-            let attempt = Attempt { lease, record, policy, results: Vec::new() };
-            return self.fail(attempt, failure).await;
+            // A receiver with a newer configuration knows it already: this worker's may be old.
+            let failure = Failure::retry("no_source", "this worker has no such source configured");
+            let backoff = Backoff::default();
+            return self
+                .fail(Attempt { lease, record, backoff, results: Vec::new() }, failure)
+                .await;
         };
         let policy = &config.policy;
         let mut effects =
@@ -223,17 +224,14 @@ impl Attempts {
             Ok(event) => self.handle(config, &event, &mut effects, deadline).await,
             Err(failure) => Err(failure),
         };
+        // A handler may have swallowed what ended its attempt.
+        let handled = handled.and_then(|()| effects.still_held());
         let (results, local) = effects.into_parts();
-        let attempt = Attempt { lease, record, policy, results };
+        let attempt = Attempt { lease, record, backoff: policy.backoff, results };
         match handled {
-            Ok(()) => self.complete(attempt, local).await,
+            Ok(()) => self.complete(attempt, policy, local).await,
             Err(failure) => self.fail(attempt, failure).await,
         }
-    }
-
-    /// Any source's policy: parking needs none of it but a record of a source that is gone.
-    fn fallback_policy(&self) -> Option<&Policy> {
-        self.config.sources.values().next().map(|config| &config.policy)
     }
 
     async fn handle(
@@ -248,7 +246,8 @@ impl Attempts {
             .route(event_type)
             .and_then(|route| self.handlers.get(event.key.source(), route))
             .ok_or_else(|| {
-                Failure::permanent("no_route", "no route takes events of this type any more")
+                // As for a source: another configuration than the receiver's.
+                Failure::retry("no_route", "no route of this worker takes events of this type")
             })?;
         let time = deadline.minus(limits::RELEASE_MARGIN).since(self.clock.now());
         // In a block of its own: a handler may panic before its first await as well.
@@ -268,8 +267,11 @@ impl Attempts {
         let stored = record.payload.as_ref().ok_or_else(|| {
             Failure::permanent("no_payload", "the payload was dropped when the event was done")
         })?;
-        let payload = payload::decode(stored)
-            .map_err(|error| Failure::permanent("payload_undecodable", error))?;
+        let payload = payload::decode(stored).map_err(|error| match error {
+            // Written by a later version, which another worker may be already.
+            Undecodable::UnknownCodec(_) => Failure::retry("payload_codec", error),
+            Undecodable::Damaged => Failure::permanent("payload_damaged", error),
+        })?;
         Ok(Event {
             key: record.key.clone(),
             provider: record.provider.clone(),
@@ -284,22 +286,27 @@ impl Attempts {
     }
 
     /// Closes the record, and commits the local writes with it.
-    async fn complete(&self, attempt: Attempt<'_>, local: Vec<TransactWriteItem>) -> Ended {
-        let Attempt { lease, policy, results, .. } = &attempt;
+    async fn complete(
+        &self,
+        attempt: Attempt<'_>,
+        policy: &Policy,
+        local: Vec<TransactWriteItem>,
+    ) -> Ended {
+        let Attempt { lease, results, .. } = &attempt;
         let complete = lease.complete(results, self.clock.now(), policy);
         let written = if local.is_empty() {
             self.ledger.write(&complete.write, Returning::Nothing).await
         } else {
-            match self.ledger.commit(&complete.write, lease.fence(), local).await {
+            match self.ledger.commit(&complete.write, lease, local).await {
                 Ok(Committed::Record(written)) => Ok(written),
                 Ok(Committed::LocalRefused { index }) => {
                     let text = format!("the condition of local write {index} does not hold");
                     let failure = Failure::permanent("local_write_refused", text);
                     return self.fail(attempt, failure).await;
                 }
-                // Not written, and why is known: the record is to say so, and to be tried again by
-                // its backoff, not whenever its lease runs out. Had it been written after all, the
-                // fence refuses the release.
+                // Most surely not written, and why is known: the record is to say so, and to be tried
+                // again by its backoff, not whenever its lease runs out. Had it been written after
+                // all, the fence refuses the release.
                 Err(
                     error @ (LedgerError::Refused { .. }
                     | LedgerError::Conflict { .. }
@@ -320,7 +327,7 @@ impl Attempts {
     /// Releases or parks after a failure; what the handler's steps returned is kept either way.
     async fn fail(&self, attempt: Attempt<'_>, failure: Failure) -> Ended {
         let now = self.clock.now();
-        let Attempt { lease, record, policy, results } = &attempt;
+        let Attempt { lease, record, backoff, results } = &attempt;
         match failure.kind {
             Kind::LeaseLost(standing) => self.lost(standing),
             Kind::Uncertain(error) => self.uncertain(&error),
@@ -334,7 +341,7 @@ impl Attempts {
                 self.park(lease.park(&note, results, now), note).await
             }
             Kind::Retry { wait, class, text } => {
-                let backoff = policy.backoff.wait(record.attempt, fastrand::f64());
+                let backoff = backoff.wait(record.attempt, fastrand::f64());
                 let wait = match wait {
                     Wait::Backoff => backoff,
                     Wait::Exactly(wait) => wait,
@@ -407,7 +414,6 @@ impl Attempts {
     async fn settle_message(&self, handle: &str, fate: Fate) -> Disposition {
         let until = match fate {
             Fate::Delete => return Disposition::Delete,
-            Fate::Fail => return Disposition::Keep,
             Fate::Until(until) => until,
         };
         let wait = until.since(self.clock.now()).min(limits::MAX_KEPT_DELAY);
@@ -451,13 +457,20 @@ impl Attempts {
     }
 }
 
+/// The record that refused a lease: whose attempt it is, the log line says from it.
+fn refusing_record(written: &Written) -> Option<Box<Record>> {
+    let Written::Refused(Some(item)) = written else { return None };
+    Record::from_item(item.clone()).ok().map(Box::new)
+}
+
 impl Ended {
     const fn of(outcome: &'static str, message: Fate) -> Self {
         Self { outcome, message, state: None, error: None, lease_lost: false }
     }
 }
 
-/// Until a message whose write is in doubt comes back: longer than a throttled table needs.
-const UNCERTAIN_WAIT: Duration = Duration::from_secs(10);
+/// Until a message whose write is in doubt comes back. A table that cannot be reached for hours
+/// must not use the message's receives up; a sweep looks at the record sooner.
+const UNCERTAIN_WAIT: Duration = Duration::from_secs(300);
 /// Until a message that nobody can read is tried again, on its way to the dead-letter queue.
 const UNREADABLE_WAIT: Duration = Duration::from_secs(1);

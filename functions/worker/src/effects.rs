@@ -17,7 +17,7 @@ use domain::{
     event::EventKey,
     limits,
     time::Timestamp,
-    transition::{FencedOutcome, Lease},
+    transition::{FencedOutcome, Lease, Standing},
 };
 use dynamo::{Ledger, LedgerError, Returning};
 use runtime::{clock::Clock, telemetry::StepLine};
@@ -69,7 +69,18 @@ pub struct Effects<'a> {
     unwritten: Vec<(StepName, StepEntry)>,
     /// Steps whose call began in this attempt and has not returned a result.
     begun: BTreeSet<StepName>,
+    /// Why this attempt may write nothing more. A handler that carries on hears it again.
+    ended: Option<Ended>,
     local: Vec<TransactWriteItem>,
+}
+
+/// Why an attempt may write nothing more.
+#[derive(Clone, Copy)]
+enum Ended {
+    /// The fence refused a write.
+    Lost(Standing),
+    /// Whether the journal was written is not known.
+    Uncertain,
 }
 
 impl fmt::Debug for Effects<'_> {
@@ -92,6 +103,7 @@ impl<'a> Effects<'a> {
             journal,
             unwritten: Vec::new(),
             begun: BTreeSet::new(),
+            ended: None,
             local: Vec::new(),
         }
     }
@@ -105,6 +117,7 @@ impl<'a> Effects<'a> {
     /// If the event has more local writes than a transaction takes
     /// ([`limits::MAX_LOCAL_WRITES`]).
     pub fn write(&mut self, write: TransactWriteItem) -> Result<(), Failure> {
+        self.still_held()?;
         if self.local.len() >= limits::MAX_LOCAL_WRITES {
             let text = format!("{} local writes at most", limits::MAX_LOCAL_WRITES);
             return Err(Failure::permanent("too_many_local_writes", text));
@@ -184,6 +197,7 @@ impl<'a> Effects<'a> {
         C: FnOnce(String) -> F,
         F: Future<Output = Result<T, Failure>>,
     {
+        self.still_held()?;
         let step = self.named(name)?;
         let key = step_key(self.lease.key(), &step);
         let started = Instant::now();
@@ -254,23 +268,43 @@ impl<'a> Effects<'a> {
         key: &str,
         journal_start: bool,
     ) -> Result<(), Failure> {
+        let started = journal_start.then(|| self.entry(key, StepState::Started));
         let mut entries = self.unwritten.clone();
-        if journal_start {
-            let entry = self.entry(key, StepState::Started);
-            entries.push((step.clone(), entry.clone()));
-            self.journal.insert(step.clone(), entry);
-        }
+        entries.extend(started.clone().map(|entry| (step.clone(), entry)));
         if entries.is_empty() {
             return Ok(());
         }
         let journal = self.lease.journal(&entries);
-        let written = self.ledger.write(&journal.write, Returning::Nothing).await?;
-        match journal.settle(written).map_err(LedgerError::from)? {
-            FencedOutcome::Applied => {
+        let settled = match self.ledger.write(&journal.write, Returning::Nothing).await {
+            Ok(written) => journal.settle(written).map_err(LedgerError::from),
+            Err(error) => Err(error),
+        };
+        match settled {
+            Ok(FencedOutcome::Applied) => {
                 self.unwritten.clear();
+                self.journal.extend(started.map(|entry| (step.clone(), entry)));
                 Ok(())
             }
-            FencedOutcome::Lost(standing) => Err(Failure::lease_lost(standing)),
+            Ok(FencedOutcome::Lost(standing)) => {
+                self.ended = Some(Ended::Lost(standing));
+                Err(Failure::lease_lost(standing))
+            }
+            Err(error) => {
+                self.ended = Some(Ended::Uncertain);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Whether this attempt may still write: not after a write that was refused, or is in doubt.
+    pub(crate) fn still_held(&self) -> Result<(), Failure> {
+        match self.ended {
+            None => Ok(()),
+            Some(Ended::Lost(standing)) => Err(Failure::lease_lost(standing)),
+            Some(Ended::Uncertain) => {
+                let text = "whether the journal was written is not known";
+                Err(Failure::retry("journal_uncertain", text))
+            }
         }
     }
 

@@ -42,7 +42,7 @@ pub struct HttpHandler {
 impl fmt::Debug for HttpHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpHandler")
-            .field("url", &self.destination.url.as_str())
+            .field("place", &self.destination.place())
             .finish_non_exhaustive()
     }
 }
@@ -66,7 +66,7 @@ impl HttpHandler {
     /// Fetches the signing secret ahead of the first event.
     pub(super) async fn warm(&self) {
         if let Err(failure) = self.signing_key().await {
-            tracing::error!(error = %failure, url = %self.destination.url, "cannot sign");
+            tracing::error!(error = %failure, place = self.destination.place(), "cannot sign");
         }
     }
 
@@ -168,13 +168,15 @@ fn decode_secret(secret: &str) -> Option<Vec<u8>> {
     (!bytes.is_empty()).then_some(bytes)
 }
 
-/// A header takes visible ASCII; of an id that has other characters each becomes its escape.
+/// A header takes visible ASCII; of an id that has other characters each becomes its escape, and
+/// so does the escape's own sign: two ids stay two.
 fn header_text(text: &str) -> String {
-    text.chars()
-        .map(
-            |c| if matches!(c, ' '..='~') { c.to_string() } else { c.escape_unicode().to_string() },
-        )
-        .collect()
+    let escaped = |c: char| match c {
+        '\\' => c.escape_unicode().to_string(),
+        '!'..='~' => c.to_string(),
+        _ => c.escape_unicode().to_string(),
+    };
+    text.chars().map(escaped).collect()
 }
 
 /// `Retry-After`, in seconds or as a date.
@@ -222,5 +224,6 @@ mod tests {
     fn header_text_is_visible_ascii() {
         assert_eq!(header_text("stripe#evt_1"), "stripe#evt_1");
         assert_eq!(header_text("ü\n"), "\\u{fc}\\u{a}");
+        assert_ne!(header_text("ü"), header_text("\\u{fc}"));
     }
 }
