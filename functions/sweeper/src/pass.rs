@@ -11,7 +11,7 @@ use domain::{
     record::{Record, State},
     sweep::{Sweep, sweep},
     time::Timestamp,
-    transition::{Requeue, open_shard, parked_shard},
+    transition::{Requeue, open_shard, parked_shard, put_off},
     write::Written,
 };
 use dynamo::{Backlog, Ledger, LedgerError, Returning};
@@ -104,7 +104,7 @@ impl Sweeper {
         tally.open = count(&open);
         let now = self.clock.now();
         stream::iter(chosen(&open, now))
-            .map(|key| self.look_at(key, now))
+            .map(|(key, due_at)| self.look_at(key, *due_at, now))
             .buffer_unordered(RECORDS_AT_ONCE)
             .fold(tally, async |sum, record| sum.plus(record))
             .await
@@ -115,7 +115,7 @@ impl Sweeper {
     }
 
     /// Reads one record, and does what is due.
-    async fn look_at(&self, key: &EventKey, now: Timestamp) -> Tally {
+    async fn look_at(&self, key: &EventKey, due_at: Timestamp, now: Timestamp) -> Tally {
         let looked = async {
             let Some(item) = self.ledger.read_outline(key).await? else {
                 return Ok(Tally::default());
@@ -124,10 +124,24 @@ impl Sweeper {
             let swept = self.act(&record, now).await?;
             Ok::<_, SweepError>(Tally::of(&record, &swept, now))
         };
-        looked.await.unwrap_or_else(|error| {
-            tracing::error!(event.key = %key, error = %error, "a record is not swept");
-            Tally { failed: 1, ..Tally::default() }
-        })
+        match looked.await {
+            Ok(tally) => tally,
+            Err(error) => {
+                tracing::error!(event.key = %key, error = %error, "a record is not swept");
+                if due_at <= now && error.is_corrupt() {
+                    self.put_off(key, due_at, now).await;
+                }
+                Tally { failed: 1, ..Tally::default() }
+            }
+        }
+    }
+
+    /// A record that this version cannot read stays due for ever; many of them would keep a shard's
+    /// other records from being looked at.
+    async fn put_off(&self, key: &EventKey, due_at: Timestamp, now: Timestamp) {
+        let write = put_off(key, due_at, now);
+        // What answers is unreadable too; whether it moved, the next pass sees.
+        let _ = self.ledger.write(&write, Returning::Nothing).await;
     }
 
     async fn act(&self, record: &Record, now: Timestamp) -> Result<Swept, SweepError> {
@@ -194,13 +208,10 @@ impl Tally {
 
 /// The entries worth a read: those that are due, and for the age of the oldest those farthest from
 /// being due, which have been put off most often.
-fn chosen(open: &Backlog, now: Timestamp) -> impl Iterator<Item = &EventKey> {
+fn chosen(open: &Backlog, now: Timestamp) -> impl Iterator<Item = &(EventKey, Timestamp)> {
     let due = open.entries.partition_point(|(_, due_at)| *due_at <= now);
     let (due, later) = open.entries.split_at(due);
-    due.iter()
-        .take(limits::MAX_SWEPT_PER_SHARD)
-        .chain(later.iter().rev().take(MOST_PUT_OFF))
-        .map(|(key, _)| key)
+    due.iter().take(limits::MAX_SWEPT_PER_SHARD).chain(later.iter().rev().take(MOST_PUT_OFF))
 }
 
 fn count(backlog: &Backlog) -> u64 {
@@ -215,6 +226,12 @@ enum SweepError {
     Corrupt(#[from] domain::record::CorruptRecord),
     #[error(transparent)]
     Queue(#[from] sqs::QueueError),
+}
+
+impl SweepError {
+    const fn is_corrupt(&self) -> bool {
+        matches!(self, Self::Corrupt(_) | Self::Ledger(LedgerError::Corrupt(_)))
+    }
 }
 
 /// A pass that could not see or do everything; the next one takes it up.
