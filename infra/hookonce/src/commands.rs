@@ -1,5 +1,21 @@
 //! The subcommands. Each answers 0 for yes, 1 for no, and 2 for a call that makes no sense.
 
+/// A line on standard output. Whoever reads it may have stopped reading, which is no failure.
+macro_rules! say {
+    ($($argument:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($argument)*);
+    }};
+}
+
+/// A line on standard error, likewise.
+macro_rules! complain {
+    ($($argument:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($argument)*);
+    }};
+}
+
 pub mod check;
 pub mod demo;
 pub mod dev;
@@ -37,7 +53,7 @@ pub fn exit(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(code) => code.into(),
         Err(WrongCall(problem)) => {
-            eprintln!("hookonce: {problem}");
+            complain!("hookonce: {problem}");
             WRONG_CALL.into()
         }
     }

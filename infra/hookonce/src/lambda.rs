@@ -56,7 +56,7 @@ pub struct FunctionSpec {
 pub struct Function {
     spec: FunctionSpec,
     queue: mpsc::UnboundedSender<Invocation>,
-    kills: Vec<Arc<Notify>>,
+    instances: Vec<Arc<Instance>>,
     next_kill: AtomicU64,
 }
 
@@ -89,13 +89,19 @@ struct Running {
     reply: oneshot::Sender<Result<Bytes, InvokeError>>,
 }
 
+impl std::fmt::Debug for Instance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Instance").field("function", &self.spec.name).finish_non_exhaustive()
+    }
+}
+
 /// What one instance's listener and its process' keeper share.
 struct Instance {
     spec: FunctionSpec,
     waiting: Arc<AsyncMutex<mpsc::UnboundedReceiver<Invocation>>>,
     running: Mutex<Option<Running>>,
     changed: Notify,
-    kill: Arc<Notify>,
+    kill: Notify,
     lines: mpsc::UnboundedSender<String>,
 }
 
@@ -112,20 +118,20 @@ impl Function {
     ) -> io::Result<Self> {
         let (queue, waiting) = mpsc::unbounded_channel();
         let waiting = Arc::new(AsyncMutex::new(waiting));
-        let mut kills = Vec::with_capacity(spec.instances);
+        let mut instances = Vec::with_capacity(spec.instances);
         for _ in 0..spec.instances {
             let instance = Arc::new(Instance {
                 spec: spec.clone(),
                 waiting: Arc::clone(&waiting),
                 running: Mutex::new(None),
                 changed: Notify::new(),
-                kill: Arc::new(Notify::new()),
+                kill: Notify::new(),
                 lines: lines.clone(),
             });
-            kills.push(Arc::clone(&instance.kill));
-            instance.start(closing.clone()).await?;
+            Arc::clone(&instance).start(closing.clone()).await?;
+            instances.push(instance);
         }
-        Ok(Self { spec, queue, kills, next_kill: AtomicU64::new(0) })
+        Ok(Self { spec, queue, instances, next_kill: AtomicU64::new(0) })
     }
 
     /// Runs one invocation to its end.
@@ -148,8 +154,17 @@ impl Function {
     /// Kills one of its processes, SIGKILL, each in turn. Another takes its place.
     pub fn kill_one(&self) {
         let turn = self.next_kill.fetch_add(1, Ordering::Relaxed);
-        let index = usize::try_from(turn).unwrap_or(0) % self.kills.len();
-        self.kills[index].notify_one();
+        let index = usize::try_from(turn).unwrap_or(0) % self.instances.len();
+        self.instances[index].kill.notify_one();
+    }
+
+    /// Kills a process that is in the middle of an invocation, SIGKILL. Whether there was one.
+    pub fn kill_busy(&self) -> bool {
+        let busy = self.instances.iter().find(|instance| instance.running().is_some());
+        if let Some(instance) = busy {
+            instance.kill.notify_one();
+        }
+        busy.is_some()
     }
 
     /// How long one invocation may take.
@@ -259,7 +274,8 @@ impl Instance {
 async fn next(State(instance): State<Arc<Instance>>) -> Response {
     let taken = instance.waiting.lock().await.recv().await;
     let Some(Invocation { id, payload, reply }) = taken else {
-        return StatusCode::GONE.into_response();
+        // No more invocations: the process waits for its end, as a frozen one does.
+        return std::future::pending().await;
     };
     let timeout = instance.spec.timeout;
     let deadline_ms = Clock::default().now().plus(timeout).millis();

@@ -36,7 +36,7 @@ pub struct StackOptions {
     pub program: Functions,
     /// The configuration, as `HOOKONCE_CONFIG` takes it.
     pub config: String,
-    /// Where the functions look for files that the configuration names.
+    /// The folder to keep the table in; in memory without.
     pub data: Option<PathBuf>,
     /// The clock of the functions and of the queue.
     pub clock: Clock,
@@ -244,12 +244,6 @@ impl Stack {
             let _ = tokio::time::timeout(STOP_PATIENCE, task).await;
         }
     }
-
-    /// Turns true when the stack ends.
-    #[must_use]
-    pub fn closing(&self) -> watch::Receiver<bool> {
-        self.closing.subscribe()
-    }
 }
 
 /// What the reference handler's local writes add up to.
@@ -434,6 +428,9 @@ fn environment(
         ("AWS_ACCESS_KEY_ID", "local"),
         ("AWS_SECRET_ACCESS_KEY", "local"),
         ("AWS_REGION", "us-east-1"),
+        // Everything is on this machine, whatever proxy the system has.
+        ("NO_PROXY", "127.0.0.1,localhost"),
+        ("no_proxy", "127.0.0.1,localhost"),
         (names::ENDPOINT_DYNAMODB, dynamodb_url),
         (names::ENDPOINT_SQS, sqs_url),
         (names::TABLE, TABLE),
@@ -499,7 +496,7 @@ pub fn sqs_config(url: &str) -> aws_sdk_sqs::config::Builder {
         .endpoint_url(url)
 }
 
-/// Name of the embedded ledger table: the template's default.
+/// Name of the embedded ledger table.
 pub const TABLE: &str = "hookonce-events";
 const ACCOUNTS_TABLE: &str = "demo-accounts";
 const QUEUE: &str = "hookonce-events";

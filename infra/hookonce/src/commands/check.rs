@@ -7,6 +7,7 @@ use domain::retention::days;
 use runtime::{
     config::{Config, SourceConfig, Trust},
     route::{Destination, Route},
+    secrets::SecretRef,
 };
 use serde_json::{Value, json};
 use worker::Handlers;
@@ -50,9 +51,9 @@ pub fn run(args: &CheckArgs) -> Outcome {
         Ok(config) => config,
         Err(problem) => {
             if args.json {
-                println!("{}", json!({ "valid": false, "error": problem }));
+                say!("{}", json!({ "valid": false, "error": problem }));
             } else {
-                eprintln!("{problem}");
+                complain!("{problem}");
             }
             return Ok(NO);
         }
@@ -63,7 +64,7 @@ pub fn run(args: &CheckArgs) -> Outcome {
             .iter()
             .map(|(source, config)| (source.as_str().to_owned(), as_json(config)))
             .collect();
-        println!("{}", json!({ "valid": true, "sources": sources }));
+        say!("{}", json!({ "valid": true, "sources": sources }));
     } else {
         for (source, config) in &config.sources {
             print_source(source.as_str(), config);
@@ -73,24 +74,27 @@ pub fn run(args: &CheckArgs) -> Outcome {
 }
 
 fn print_source(source: &str, config: &SourceConfig) {
-    println!("{source}: {} at POST /webhooks/{source}", config.provider.title());
-    println!("  retention {}: {}", days(config.policy.retention.duration()), reason(config));
+    say!("{source}: {} at POST /webhooks/{source}", config.provider.title());
+    say!("  retention {}: {}", days(config.policy.retention.duration()), reason(config));
     for (what, fact) in [
         ("retries by itself", config.provider.automatic_window()),
         ("resends by hand", config.provider.manual_window()),
     ] {
         match fact {
-            Some(fact) if fact.value.is_zero() => println!("  {what} never ({})", fact.page),
-            Some(fact) => println!("  {what} for {} ({})", days(fact.value), fact.page),
-            None => println!("  {what} for a time that is not documented"),
+            Some(fact) if fact.value.is_zero() => say!("  {what} never ({})", fact.page),
+            Some(fact) => say!("  {what} for {} ({})", days(fact.value), fact.page),
+            None => say!("  {what} for a time that is not documented"),
         }
     }
-    println!("  attempts  {}", config.policy.attempt_limit);
+    say!("  attempts  {}", config.policy.attempt_limit);
+    if config.secrets.iter().any(|secret| matches!(secret, SecretRef::Literal(_))) {
+        say!("  note: a literal: secret is for this machine only; deployed functions refuse it");
+    }
     for route in &config.routes {
-        println!("  {}", destination(route));
+        say!("  {}", destination(route));
     }
     for caution in config.provider.cautions() {
-        println!("  caution: {caution}");
+        say!("  caution: {caution}");
     }
 }
 
@@ -113,7 +117,7 @@ fn destination(route: &Route) -> String {
         Destination::Handler(name) => format!("handler   {name}"),
         Destination::Http(http) => {
             let signed = if http.signing_secret.is_some() { "signed" } else { "not signed" };
-            format!("http      {} ({signed})", http.url)
+            format!("http      {} ({signed})", http.place())
         }
     }
 }

@@ -95,7 +95,7 @@ pub async fn run(args: DevArgs) -> Outcome {
         sqs: &stack.sqs_url,
         table: TABLE,
     };
-    println!("{}", serde_json::to_string(&ready)?);
+    say!("{}", serde_json::to_string(&ready)?);
     stdout().flush()?;
     interrupted().await?;
     stack.stop().await;
@@ -110,7 +110,7 @@ fn configuration(path: Option<PathBuf>) -> Result<(String, Duration), WrongCall>
     let default = PathBuf::from("hookonce.toml");
     let path = path.or_else(|| default.is_file().then_some(default));
     let Some(path) = path else {
-        eprintln!(
+        complain!(
             "hookonce dev: no configuration; source `stripe` with secret {DEV_SECRET}, \
              handled by the built-in example"
         );

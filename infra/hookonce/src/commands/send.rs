@@ -11,7 +11,7 @@ use domain::{delivery::Delivery, time::Timestamp};
 use futures::{StreamExt as _, stream};
 use providers::{Key, Provider, SampleRequest, Unsigned};
 use reqwest::Client;
-use runtime::clock::Clock;
+use runtime::{clock::Clock, route::place};
 use serde::Serialize;
 use url::Url;
 
@@ -32,10 +32,10 @@ pub struct SendArgs {
     #[arg(long)]
     event: Option<PathBuf>,
     /// Event type of the sample
-    #[arg(long = "type")]
+    #[arg(long = "type", conflicts_with = "event")]
     event_type: Option<String>,
-    /// Event id; a fresh one without
-    #[arg(long)]
+    /// Event id of the sample; a fresh one without
+    #[arg(long, conflicts_with = "event")]
     id: Option<String>,
     /// How often to deliver the event
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -102,10 +102,13 @@ pub async fn run(args: SendArgs) -> Outcome {
             .map_err(|error| WrongCall(format!("cannot read {}: {error}", file.display())))?;
     }
     let mut url = args.url.clone();
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(WrongCall("--url: an http or https address is needed".to_owned()));
+    }
     if matches!(url.path(), "" | "/") {
         url.set_path(&format!("/webhooks/{}", provider.name()));
     }
-    let client = client()?;
+    let client = client(&url)?;
     let answers = stream::iter(0..args.times)
         .map(|_| {
             // Each delivery is signed anew, as a provider's retries are.
@@ -142,18 +145,18 @@ fn report(args: &SendArgs, id: Option<&str>, answers: &Answers) {
             latency_ms: Latency { p50: at(0.5), p95: at(0.95), max: at(1.0) },
             error: answers.failure.as_deref(),
         };
-        println!("{}", serde_json::to_string(&report).unwrap_or_default());
+        say!("{}", serde_json::to_string(&report).unwrap_or_default());
         return;
     }
     let event = id.map_or_else(|| "from a file".to_owned(), ToOwned::to_owned);
-    println!("{} event {event}, delivered {} times", args.provider, latencies.len());
+    say!("{} event {event}, delivered {} times", args.provider, latencies.len());
     for (status, count) in &answers.by_status {
         match status {
-            0 => println!("  {count} × no answer: {}", answers.failure.as_deref().unwrap_or("")),
-            status => println!("  {count} × {status}"),
+            0 => say!("  {count} × no answer: {}", answers.failure.as_deref().unwrap_or("")),
+            status => say!("  {count} × {status}"),
         }
     }
-    println!("  p50 {:.1} ms, p95 {:.1} ms, max {:.1} ms", at(0.5), at(0.95), at(1.0));
+    say!("  p50 {:.1} ms, p95 {:.1} ms, max {:.1} ms", at(0.5), at(0.95), at(1.0));
 }
 
 impl Answers {
@@ -166,13 +169,14 @@ impl Answers {
     }
 }
 
-/// The client of all deliveries.
-pub(crate) fn client() -> Result<Client, WrongCall> {
+/// The client of all deliveries to `url`.
+pub(crate) fn client(url: &Url) -> Result<Client, WrongCall> {
     runtime::aws::install_tls_provider();
-    Ok(Client::builder()
-        .redirect(reqwest::redirect::Policy::none())
-        .timeout(ANSWER_PATIENCE)
-        .build()?)
+    let client =
+        Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(ANSWER_PATIENCE);
+    // What is meant for this machine goes to it, whatever proxy the system has.
+    let local = matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
+    Ok(if local { client.no_proxy() } else { client }.build()?)
 }
 
 /// An event of the provider's, not signed yet.
@@ -215,9 +219,9 @@ pub(crate) async fn deliver(
     let sent = request.body(signed.body).send().await;
     let answer = match sent {
         Ok(response) => Ok(response.status().as_u16()),
-        Err(error) if error.is_connect() => Err(format!("cannot reach {url}")),
+        Err(error) if error.is_connect() => Err(format!("cannot reach {}", place(url))),
         Err(error) if error.is_timeout() => Err("no answer in time".to_owned()),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.without_url().to_string()),
     };
     (answer, started.elapsed())
 }

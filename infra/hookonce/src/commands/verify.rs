@@ -120,7 +120,10 @@ pub fn run(args: &VerifyArgs) -> Outcome {
     let requests: Requests = serde_json::from_str(&text).map_err(|_| {
         // Without serde's own words: they would quote the file, and a secret with it.
         let position = serde_json::from_str::<serde_json::Value>(&text).err().map_or_else(
-            || "each request needs provider, secret, method, headers and body".to_owned(),
+            || {
+                "each request needs provider, secret, method, headers and body, as text and numbers"
+                    .to_owned()
+            },
             |error| format!("no JSON at line {}, column {}", error.line(), error.column()),
         );
         WrongCall(format!("{}: {position}", args.request.display()))
@@ -129,12 +132,15 @@ pub fn run(args: &VerifyArgs) -> Outcome {
         Requests::One(request) => vec![*request],
         Requests::Many(requests) => requests,
     };
+    if requests.is_empty() {
+        return Err(WrongCall(format!("{}: there is no request in it", args.request.display())));
+    }
     let mut all_valid = true;
     for request in &requests {
         let judgement = judge(request, &own);
         all_valid &= judgement.valid;
         if args.json {
-            println!("{}", serde_json::to_string(&judgement)?);
+            say!("{}", serde_json::to_string(&judgement)?);
         } else {
             print(&judgement);
         }
@@ -235,22 +241,23 @@ fn from_seconds(seconds: f64) -> Timestamp {
 }
 
 fn print(judgement: &Judgement<'_>) {
-    let name = judgement.name.unwrap_or("request");
-    let provider = judgement.provider;
+    // What others wrote is shown so that it cannot steer the terminal.
+    let name = judgement.name.unwrap_or("request").escape_debug();
+    let provider = judgement.provider.escape_debug();
     if !judgement.valid {
         let (reason, detail) = (judgement.reason.unwrap_or(""), judgement.detail.as_deref());
-        println!("{provider} {name}: invalid, {reason}: {}", detail.unwrap_or(""));
+        say!("{provider} {name}: invalid, {reason}: {}", detail.unwrap_or(""));
         return;
     }
     match &judgement.response {
         Some(response) => {
-            println!("{provider} {name}: valid, a handshake; answer {}", response.status)
+            say!("{provider} {name}: valid, a handshake; answer {}", response.status)
         }
-        None => println!("{provider} {name}: valid"),
+        None => say!("{provider} {name}: valid"),
     }
     for event in &judgement.events {
         let event_type = event.event_type.as_deref().unwrap_or("no type");
-        println!("  event {} ({event_type})", event.id);
+        say!("  event {} ({})", event.id.escape_debug(), event_type.escape_debug());
     }
 }
 
