@@ -563,8 +563,7 @@ async fn an_event_that_cannot_be_enqueued_is_acknowledged_and_a_sweep_enqueues_i
 async fn any_of_several_secrets_verifies() {
     let world = World::start().await;
     let mut config = stripe_config();
-    config["sources"]["stripe"]["secrets"] =
-        json!(["literal:whsec_old", "env:HOOKONCE_TESTS_NOT_SET", "literal:whsec_new"]);
+    config["sources"]["stripe"]["secrets"] = json!(["literal:whsec_old", "literal:whsec_new"]);
     let receiver = world.receiver(&config).await;
     let body = |id| stripe_event(id, &json!({}));
     for (id, secret, status) in
@@ -574,6 +573,58 @@ async fn any_of_several_secrets_verifies() {
         assert_eq!(deliver(&receiver, &delivery).await.status, status, "{secret}");
     }
     assert_eq!(world.count_records().await, 2);
+}
+
+#[tokio::test]
+async fn while_one_of_several_secrets_is_missing_nothing_is_called_forged() {
+    let world = World::start().await;
+    let mut config = stripe_config();
+    config["sources"]["stripe"]["secrets"] =
+        json!(["literal:whsec_old", "env:HOOKONCE_TESTS_NOT_SET"]);
+    let receiver = world.receiver(&config).await;
+    let body = stripe_event("evt_1", &json!({}));
+    // The missing one may be what it was signed with: the provider shall come again.
+    let answer = deliver(&receiver, &signed("stripe", "whsec_missing", &[], &body)).await;
+    assert_eq!(answer.status, 503);
+    assert_nothing_written(&world, "a secret is missing").await;
+    let answer = deliver(&receiver, &signed("stripe", "whsec_old", &[], &body)).await;
+    assert_eq!(answer.status, 200);
+}
+
+#[tokio::test]
+async fn a_claim_that_meets_a_transaction_is_tried_again() {
+    let world = World::start().await;
+    // Every other PutItem: the SDK tries again and gets through.
+    let proxy = FaultProxy::start(&world.dynamodb_url, |action, number| match action {
+        "PutItem" if number % 2 == 1 => Fault::Refuse(400, "TransactionConflictException"),
+        _ => Fault::None,
+    });
+    let proxy = proxy.await;
+    let receiver =
+        world.receiver_at(&stripe_config(), Clock::default(), &proxy.url, &world.sqs_url).await;
+    for status in [200, 200] {
+        assert_eq!(deliver(&receiver, &stripe_delivery("evt_1")).await.status, status);
+    }
+    assert!(proxy.calls().len() > 2, "a conflict was met");
+    assert_eq!(world.count_records().await, 1);
+}
+
+#[tokio::test]
+async fn a_duplicate_that_keeps_meeting_a_transaction_is_a_duplicate() {
+    let world = World::start().await;
+    let receiver = world.receiver(&stripe_config()).await;
+    assert_eq!(deliver(&receiver, &stripe_delivery("evt_1")).await.status, 200);
+    let proxy = FaultProxy::start(&world.dynamodb_url, |action, _| match action {
+        "PutItem" => Fault::Refuse(400, "TransactionConflictException"),
+        _ => Fault::None,
+    });
+    let proxy = proxy.await;
+    let receiver =
+        world.receiver_at(&stripe_config(), Clock::default(), &proxy.url, &world.sqs_url).await;
+    // The record is there, whoever holds it: no reason for a 503.
+    assert_eq!(deliver(&receiver, &stripe_delivery("evt_1")).await.status, 200);
+    // Of an event without a record nothing is known.
+    assert_eq!(deliver(&receiver, &stripe_delivery("evt_2")).await.status, 503);
 }
 
 #[tokio::test]

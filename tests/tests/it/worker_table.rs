@@ -515,7 +515,7 @@ async fn an_empty_batch_is_answered_with_nothing_kept() {
 // ---- the configuration moved on -------------------------------------------------------------
 
 #[tokio::test]
-async fn an_event_of_a_source_that_is_gone_is_parked() {
+async fn an_event_of_a_source_that_this_worker_does_not_know_is_tried_again() {
     let world = World::start().await;
     world.claim(&stripe_config(), "evt_1").await;
     let mut config = stripe_config();
@@ -524,19 +524,25 @@ async fn an_event_of_a_source_that_is_gone_is_parked() {
     let handler = done();
     world.work(&world.scripted(&config, &handler)).await;
     assert_eq!(handler.called(), 0);
-    let text = "the source is not configured any more";
-    assert_parked(&world, "evt_1", "no_source", text).await;
+    // A warm worker may be older than the receiver's configuration.
+    assert_released(&world, "evt_1", "no_source").await;
 }
 
 #[tokio::test]
-async fn an_event_that_no_route_takes_any_more_is_parked() {
+async fn an_event_that_no_route_of_this_worker_takes_is_tried_again() {
     let world = World::start().await;
     world.claim(&stripe_config(), "evt_1").await;
     let handler = done();
     world.work(&world.scripted(&stripe_with("types", json!(["charge.*"])), &handler)).await;
     assert_eq!(handler.called(), 0);
-    let text = "no route takes events of this type any more";
-    assert_parked(&world, "evt_1", "no_route", text).await;
+    assert_released(&world, "evt_1", "no_route").await;
+}
+
+async fn assert_released(world: &World, id: &str, class: &str) {
+    let record = world.expect_record(id).await;
+    assert_eq!(record.state.name(), StateName::Received);
+    assert_eq!(record.last_error.map(|error| error.class).as_deref(), Some(class));
+    assert_eq!(world.queue_depth().await.1, 1, "the message stays");
 }
 
 #[tokio::test]
