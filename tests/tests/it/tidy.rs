@@ -257,6 +257,26 @@ fn dependencies_are_declared_once_in_the_workspace() {
     }
 }
 
+#[test]
+fn the_tests_that_the_failure_modes_name_are_there() {
+    let page = read("docs/failures.md");
+    let rows = page.lines().filter(|line| line.starts_with("| ") && line.contains("::"));
+    let named: Vec<&str> = rows
+        .flat_map(|row| row.split('`').skip(1).step_by(2))
+        .filter(|text| text.contains("::"))
+        .collect();
+    assert!(named.len() > 30, "only {} tests are named", named.len());
+    for name in named {
+        let (folder, rest) = match name.strip_prefix("domain::") {
+            Some(rest) => ("shared/domain/tests/it", rest),
+            None => ("tests/tests/it", name),
+        };
+        let (module, test) = rest.split_once("::").expect("a module and a test");
+        let text = read(&format!("{folder}/{module}.rs"));
+        assert!(text.contains(&format!("fn {test}(")), "{name} is no test");
+    }
+}
+
 fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).expect("a file")
 }
