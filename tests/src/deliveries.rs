@@ -7,7 +7,7 @@ use providers::{Provider, SampleRequest, Secret, Unsigned};
 use receiver::{Answer, Receiver};
 use runtime::clock::Clock;
 
-use crate::world::{headers_of, raw_event};
+use crate::world::{headers_of, occurred_at, raw_event};
 
 /// A delivery of this body and these headers, signed at `now`.
 #[must_use]
@@ -35,7 +35,7 @@ pub fn signed(provider: &str, secret: &str, headers: &[(&str, &str)], body: &[u8
 #[must_use]
 pub fn sample(provider: &str, secret: &str, id: &str) -> Delivery {
     let known = Provider::builtin(provider).expect("in the catalogue");
-    let request = SampleRequest { event_type: None, id, now: Clock::default().now() };
+    let request = SampleRequest { event_type: None, id, now: occurred_at() };
     let Unsigned { headers, body } = known.sample(&request).expect("a sample");
     let headers: Vec<_> =
         headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();

@@ -1,7 +1,11 @@
 //! A small world: DynamoDB and SQS emulated over the wire, in memory, and the real receiver, worker
 //! and sweeper on them, in this process.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -292,19 +296,34 @@ pub fn stripe_key(id: &str) -> EventKey {
 }
 
 /// A Stripe event of the sample type, signed now.
+///
+/// The same id is the same payload, however many seconds pass between two deliveries of it.
 #[must_use]
 pub fn stripe_delivery(id: &str) -> Delivery {
-    stripe_delivery_at(id, Clock::default().now())
+    stripe_delivery_of(id, occurred_at(), Clock::default().now())
+}
+
+/// When the events of this process occurred: one moment for all, so that an event built twice is
+/// the same payload.
+#[must_use]
+pub fn occurred_at() -> Timestamp {
+    static FIRST_ASKED: LazyLock<Timestamp> = LazyLock::new(|| Clock::default().now());
+    *FIRST_ASKED
 }
 
 /// A Stripe event of the sample type that occurred and is signed at `now`.
 #[must_use]
 pub fn stripe_delivery_at(id: &str, now: Timestamp) -> Delivery {
+    stripe_delivery_of(id, now, now)
+}
+
+fn stripe_delivery_of(id: &str, occurred_at: Timestamp, signed_at: Timestamp) -> Delivery {
     let provider = Provider::builtin("stripe").expect("in the catalogue");
-    let request = SampleRequest { event_type: Some("payment_intent.succeeded"), id, now };
+    let request =
+        SampleRequest { event_type: Some("payment_intent.succeeded"), id, now: occurred_at };
     let unsigned = provider.sample(&request).expect("a sample");
     let key = provider.key(&Secret::new(STRIPE_SECRET)).expect("a key");
-    provider.sign(&key, unsigned, now).expect("signed")
+    provider.sign(&key, unsigned, signed_at).expect("signed")
 }
 
 /// A Stripe delivery of this body, signed now.

@@ -21,8 +21,8 @@ use tests::{
     handlers::Scripted,
     proxy::{Fault, FaultProxy, every_call},
     world::{
-        STRIPE_SECRET, TABLE, World, deliver, headers_of, raw_event, stripe_body, stripe_config,
-        stripe_delivery, stripe_delivery_at, stripe_key,
+        STRIPE_SECRET, TABLE, World, deliver, headers_of, occurred_at, raw_event, stripe_body,
+        stripe_config, stripe_delivery, stripe_delivery_at, stripe_key,
     },
 };
 use worker::Failure;
@@ -41,9 +41,9 @@ async fn late_receiver(world: &World) -> Receiver {
     world.receiver_at(&stripe_config(), clock, &world.dynamodb_url, &world.sqs_url).await
 }
 
-/// A Stripe event of now, with these members in place of its own.
+/// A Stripe event of this process's moment, with these members in place of its own.
 fn stripe_event(id: &str, members: &Value) -> Vec<u8> {
-    let created = Clock::default().now().millis() / 1000;
+    let created = occurred_at().millis() / 1000;
     let mut event = json!({ "id": id, "type": "payment_intent.succeeded", "created": created });
     for (name, value) in members.as_object().expect("an object") {
         event[name] = value.clone();
