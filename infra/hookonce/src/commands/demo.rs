@@ -371,7 +371,7 @@ const DEMO_SECRET: &str = "whsec_hookonce_demo";
 /// Long enough for an attempt, short enough that a killed worker's lease ends while one watches.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(4);
 const KILL_SERVICE_DELAY: Duration = Duration::from_millis(120);
-const KILL_EVERY: Duration = Duration::from_millis(60);
+const KILL_EVERY: Duration = Duration::from_millis(170);
 const KILLS: u64 = 4;
 /// Until no work is left to be killed in.
 const KILL_PATIENCE: Duration = Duration::from_secs(30);
