@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use domain::time::Timestamp;
+use tokio::time::Instant;
 
 use crate::environment::{names, optional};
 
@@ -10,14 +11,37 @@ use crate::environment::{names, optional};
 /// signed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
+    base: Base,
     offset_ms: i64,
+}
+
+/// What a clock goes by.
+#[derive(Clone, Copy, Debug, Default)]
+enum Base {
+    #[default]
+    System,
+    /// Tokio's, which read so at that moment.
+    Tokio(Instant, Timestamp),
 }
 
 impl Clock {
     /// A clock moved by `offset_ms`. Zero on AWS.
     #[must_use]
     pub const fn with_offset(offset_ms: i64) -> Self {
-        Self { offset_ms }
+        Self { base: Base::System, offset_ms }
+    }
+
+    /// A clock that reads `now` at this moment and goes on by tokio's, which a simulation pauses
+    /// and moves on.
+    #[must_use]
+    pub fn on_tokio(now: Timestamp) -> Self {
+        Self { base: Base::Tokio(Instant::now(), now), offset_ms: 0 }
+    }
+
+    /// This clock, moved by `offset_ms` more: one that differs from it.
+    #[must_use]
+    pub const fn moved_by(self, offset_ms: i64) -> Self {
+        Self { offset_ms: self.offset_ms.saturating_add(offset_ms), ..self }
     }
 
     /// The clock of this process: the system's, or as far from it as the embedded stack says.
@@ -30,7 +54,7 @@ impl Clock {
     /// A clock that reads `now` at this moment.
     #[must_use]
     pub fn starting_at(now: Timestamp) -> Self {
-        Self { offset_ms: now.millis().saturating_sub(Self::default().now().millis()) }
+        Self::with_offset(now.millis().saturating_sub(Self::default().now().millis()))
     }
 
     /// The offset.
@@ -43,9 +67,14 @@ impl Clock {
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the clock")]
     pub fn now(self) -> Timestamp {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let millis = i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX);
-        Timestamp::from_millis(millis.saturating_add(self.offset_ms))
+        let base = match self.base {
+            Base::System => {
+                let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
+            }
+            Base::Tokio(then, read) => read.plus(then.elapsed()).millis(),
+        };
+        Timestamp::from_millis(base.saturating_add(self.offset_ms))
     }
 
     /// A point of this clock, as the system's type.

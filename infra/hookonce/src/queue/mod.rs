@@ -74,6 +74,12 @@ impl QueueServer {
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         let (seed, _) = uuid::Uuid::new_v4().as_u64_pair();
+        Self::seeded(clock, seed)
+    }
+
+    /// As [`QueueServer::new`], with ids that follow from `seed`.
+    #[must_use]
+    pub fn seeded(clock: Clock, seed: u64) -> Self {
         let shared = Shared { queues: Queues::new(seed), bells: HashMap::new() };
         Self { clock, shared: Mutex::new(shared) }
     }
@@ -107,6 +113,13 @@ impl QueueServer {
                 close.send_replace(true);
             })
             .await
+    }
+
+    /// Answers one request without a listener, for a simulation.
+    pub async fn answer(self: Arc<Self>, headers: HeaderMap, body: Bytes) -> Response {
+        let (_open, closing) = watch::channel(false);
+        let endpoint = Endpoint { server: self, base_url: UNSERVED.into(), closing };
+        answer(State(endpoint), Method::POST, headers, Ok(body)).await
     }
 
     /// Lets every waiting poll look again. For callers whose clock jumps: a poll sleeps until the
@@ -235,6 +248,8 @@ async fn closed(closing: &mut watch::Receiver<bool>) {
     let _ = closing.wait_for(|closed| *closed).await;
 }
 
+/// What queue URLs begin with where nothing is listened on.
+const UNSERVED: &str = "http://sqs.invalid";
 /// With a clock that stands still a poll would otherwise wake as fast as timers allow.
 const MIN_PAUSE: Duration = Duration::from_millis(1);
 
