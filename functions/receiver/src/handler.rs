@@ -1,17 +1,16 @@
 //! One delivery, from its bytes to its answer.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use domain::{
+    delivery::Delivery,
     event::{Event, Source, cut},
     limits,
-    receive::{Reaction, react},
-    record::{ClaimId, Record, StateName},
+    record::StateName,
+    seeded::{Fault, is_on},
     time::Timestamp,
-    transition::{Claimed, claim, note_mismatch},
 };
-use dynamo::{Ledger, LedgerError, Returning, payload};
-use futures::{StreamExt as _, stream};
+use dynamo::Ledger;
 use lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpRequest;
 use providers::{Reply, VerifiedDelivery};
 use runtime::{
@@ -20,14 +19,16 @@ use runtime::{
     secrets::SecretStore,
     telemetry::{DeliveryLine, RejectionLine},
 };
-use sha2::{Digest as _, Sha256};
-use sqs::{Message, Queue};
+use sqs::Queue;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::{
+    events::{Outcome, Received},
     http::{Answer, delivery_of, source_of},
     keys::KeyRings,
     refusal::Refusal,
+    seeded,
 };
 
 /// The receiver.
@@ -35,31 +36,26 @@ use crate::{
 pub struct Receiver {
     config: Config,
     keys: KeyRings,
-    ledger: Ledger,
-    queue: Queue,
-    clock: Clock,
+    pub(crate) ledger: Ledger,
+    pub(crate) queue: Queue,
+    pub(crate) clock: Clock,
 }
 
 /// What is known of the delivery at hand.
-struct Context<'a> {
-    source: &'a Source,
-    config: &'a SourceConfig,
-    delivery_id: String,
+pub(crate) struct Context<'a> {
+    pub(crate) source: &'a Source,
+    pub(crate) config: &'a SourceConfig,
+    pub(crate) delivery_id: String,
     attempt_id: Option<String>,
-    received_at: Timestamp,
+    pub(crate) received_at: Timestamp,
     started: Instant,
 }
 
-/// What became of one event of a delivery.
-struct Outcome {
-    result: &'static str,
-    outcome: &'static str,
-    durable: bool,
-    state: Option<StateName>,
-    claim_ms: Option<f64>,
-    deferred: Option<String>,
-    mismatch: bool,
-    error: Option<String>,
+impl Context<'_> {
+    /// Until the provider may hang up.
+    pub(crate) fn time_left(&self) -> Duration {
+        ANSWER_WITHIN.saturating_sub(self.started.elapsed())
+    }
 }
 
 impl Receiver {
@@ -123,24 +119,24 @@ impl Receiver {
         context.attempt_id = provider
             .attempt_id(&delivery.headers)
             .map(|id| cut(id, limits::MAX_LABEL_BYTES).to_owned());
+        if is_on(Fault::DedupeBeforeVerify) && self.is_known(&context, &delivery).await {
+            return Ok(provider.answer().into());
+        }
         let verified = self.verify(&context, delivery).await?;
         if let Some(reply) = provider.handshake(&verified) {
             return Ok(answer_handshake(&context, reply));
         }
-        let events = provider.identify(verified, context.source)?;
+        let mut events = provider.identify(verified, context.source)?;
+        for event in &mut events {
+            seeded::mistake_key(event, &context);
+        }
         if events.len() > limits::MAX_EVENTS_PER_DELIVERY {
             return Err(Refusal::TooManyEvents { events: events.len() });
         }
-        let outcomes: Vec<_> = stream::iter(&events)
-            .map(|event| self.receive_event(&context, event))
-            .buffered(EVENTS_AT_ONCE)
-            .collect()
-            .await;
         let mut durable = true;
-        for (event, outcome) in events.iter().zip(outcomes) {
-            let outcome = outcome?;
-            durable &= outcome.durable;
-            log(&context, event, outcome);
+        for Received { event, outcome } in self.receive_events(&context, events).await? {
+            durable &= outcome.durable && !seeded::is_refusal(&outcome);
+            log(&context, &event, outcome);
         }
         Ok(if durable { provider.answer().into() } else { Answer::unavailable() })
     }
@@ -149,11 +145,12 @@ impl Receiver {
     async fn verify(
         &self,
         context: &Context<'_>,
-        delivery: domain::delivery::Delivery,
+        delivery: Delivery,
     ) -> Result<VerifiedDelivery, Refusal> {
         let Context { source, config, .. } = context;
         let now = self.clock.now();
         let keys = self.keys.get(source);
+        let delivery = seeded::rewritten(delivery);
         let verify = |delivery, keys: &[_]| {
             config.provider.try_verify(delivery, keys, now, config.tolerance)
         };
@@ -173,150 +170,6 @@ impl Receiver {
             // The secret that is missing may be the one: not for us to say that it is forged.
             if self.keys.is_complete(source) { rejection.into() } else { Refusal::NoSecrets }
         })
-    }
-
-    async fn receive_event(
-        &self,
-        context: &Context<'_>,
-        event: &Event,
-    ) -> Result<Outcome, Refusal> {
-        if context.config.route(event.event_type.as_deref()).is_none() {
-            return Ok(Outcome::of("ignored", "ignored", true));
-        }
-        let stored = payload::encode(&event.payload)?;
-        let claim_id = ClaimId(context.delivery_id.clone());
-        let claim = claim(event, stored, claim_id, context.received_at, &context.config.policy);
-        let started = Instant::now();
-        let claimed = match self.ledger.write(&claim.write, Returning::Nothing).await {
-            Ok(written) => claim.settle(written).map_err(LedgerError::from),
-            Err(error) => Err(error),
-        };
-        let claim_ms = Some(millis_since(started));
-        Ok(match claimed {
-            Ok(claimed) => {
-                let follow_up = self.follow_up(context, event, &claimed);
-                let time = ANSWER_WITHIN.saturating_sub(context.started.elapsed());
-                let outcome = tokio::time::timeout(time, follow_up).await;
-                // On record, and the provider must hear so before it hangs up: a sweep does the rest.
-                let outcome = outcome.unwrap_or_else(|_elapsed| Outcome {
-                    deferred: Some("no time was left before the answer".to_owned()),
-                    ..Outcome::after(&claimed)
-                });
-                Outcome { claim_ms, ..outcome }
-            }
-            Err(error) => {
-                // A record that cannot be read is on record all the same: a duplicate, and the
-                // sweep's to complain about. Only what cannot be known makes a provider try again.
-                let (result, durable) = match error {
-                    LedgerError::Corrupt(_) => ("duplicate", true),
-                    LedgerError::Throttled { .. }
-                    | LedgerError::Timeout { .. }
-                    | LedgerError::Unreachable { .. }
-                    | LedgerError::MissingTable { .. }
-                    | LedgerError::Conflict { .. }
-                    | LedgerError::Refused { .. } => ("unavailable", false),
-                };
-                let outcome = Outcome::of(result, error.class(), durable);
-                Outcome { error: Some(error.to_string()), claim_ms, ..outcome }
-            }
-        })
-    }
-
-    /// Does what follows a settled claim.
-    async fn follow_up(&self, context: &Context<'_>, event: &Event, claimed: &Claimed) -> Outcome {
-        let mut outcome = self.react(event, claimed).await;
-        if let Claimed::Duplicate(record) = claimed {
-            outcome.mismatch = self.note_mismatch(context, event, record).await;
-        }
-        outcome
-    }
-
-    async fn react(&self, event: &Event, claimed: &Claimed) -> Outcome {
-        match react(claimed, self.clock.now()) {
-            Reaction::Enqueue => {
-                let deferred = self.enqueue(event).await.err();
-                let state = Some(StateName::Received);
-                Outcome { state, deferred, ..Outcome::of("new", "claimed", true) }
-            }
-            Reaction::Parked => Outcome {
-                state: Some(StateName::Failed),
-                ..Outcome::of("new", "beyond_horizon", true)
-            },
-            Reaction::Nothing(state) => {
-                Outcome { state: Some(state), ..Outcome::of("duplicate", "duplicate", true) }
-            }
-            Reaction::Requeue(requeue) => {
-                // Bump, then send. Should either fail, a sweep does both again: the record is
-                // durable, so the provider hears 2xx whatever comes of this.
-                let bumped = self.ledger.write(&requeue.write, Returning::Nothing).await;
-                let deferred = match bumped {
-                    Ok(written) if requeue.settle(&written) => self.enqueue(event).await.err(),
-                    Ok(_) => None,
-                    Err(error) => Some(error.to_string()),
-                };
-                let state = Some(StateName::Received);
-                Outcome { state, deferred, ..Outcome::of("duplicate", "requeued", true) }
-            }
-            Reaction::Unavailable => Outcome::of("unavailable", "record_vanished", false),
-        }
-    }
-
-    async fn enqueue(&self, event: &Event) -> Result<(), String> {
-        let message = Message { key: event.key.clone(), event_type: event.event_type.clone() };
-        self.queue.send(&message).await.map_err(|error| error.to_string())
-    }
-
-    /// Notes a duplicate whose payload says something else. Whether the note succeeds changes
-    /// nothing: the first delivery counts.
-    async fn note_mismatch(&self, context: &Context<'_>, event: &Event, record: &Record) -> bool {
-        if !differs(context.config, event, record) {
-            return false;
-        }
-        if record.payload_mismatch.is_none() {
-            let note = note_mismatch(&event.key, &event.payload);
-            if let Err(error) = self.ledger.write(&note, Returning::Nothing).await {
-                tracing::warn!(event.key = %event.key, error = %error, "a mismatch is not noted");
-            }
-        }
-        true
-    }
-}
-
-impl Outcome {
-    /// As far as the claim alone tells.
-    const fn after(claimed: &Claimed) -> Self {
-        match claimed {
-            Claimed::New => Self::of("new", "claimed", true),
-            Claimed::BeyondHorizon => Self::of("new", "beyond_horizon", true),
-            Claimed::Duplicate(_) => Self::of("duplicate", "duplicate", true),
-            Claimed::Vanished => Self::of("unavailable", "record_vanished", false),
-        }
-    }
-
-    const fn of(result: &'static str, outcome: &'static str, durable: bool) -> Self {
-        Self {
-            result,
-            outcome,
-            durable,
-            state: None,
-            claim_ms: None,
-            deferred: None,
-            mismatch: false,
-            error: None,
-        }
-    }
-}
-
-/// Whether a duplicate says something else than the record. Where the first payload is gone and the
-/// provider is known to change some fields, that cannot be told, and counts as no.
-fn differs(config: &SourceConfig, event: &Event, record: &Record) -> bool {
-    if record.payload_sha256 == <[u8; 32]>::from(Sha256::digest(&event.payload)) {
-        return false;
-    }
-    let first = record.payload.as_ref().map(payload::decode);
-    match first {
-        Some(Ok(first)) => !config.provider.same_payload(&first, &event.payload),
-        Some(Err(_)) | None => false,
     }
 }
 
@@ -360,11 +213,9 @@ fn line(context: &Context<'_>, outcome: Outcome) -> DeliveryLine {
     }
 }
 
-fn millis_since(started: Instant) -> f64 {
+pub(crate) fn millis_since(started: Instant) -> f64 {
     started.elapsed().as_secs_f64() * 1000.0
 }
 
 /// The least patient known provider hangs up after three seconds (Slack).
 const ANSWER_WITHIN: Duration = Duration::from_millis(2500);
-/// Events of one delivery claimed at the same time.
-const EVENTS_AT_ONCE: usize = 16;

@@ -3,10 +3,12 @@
 //! The provider hears 2xx only once every event of its delivery is on record. Nothing is written
 //! for a delivery that does not verify.
 
+mod events;
 pub mod handler;
 pub mod http;
 mod keys;
 mod refusal;
+mod seeded;
 
 use std::sync::Arc;
 

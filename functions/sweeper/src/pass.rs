@@ -3,7 +3,7 @@
 //! The index is eventually consistent and holds keys only: each record it names is read again,
 //! consistently, before anything is decided about it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use domain::{
     event::EventKey,
@@ -18,6 +18,7 @@ use dynamo::{Backlog, Ledger, LedgerError, Returning};
 use futures::{StreamExt as _, stream};
 use runtime::{clock::Clock, telemetry::SweepLine};
 use sqs::{Message, Queue};
+use tokio::time::Instant;
 
 /// The sweeper.
 #[derive(Debug)]

@@ -1,17 +1,15 @@
 //! One record of a batch: take the lease, run the handler, write how it ended, say what becomes of
 //! the message.
 
-use std::{
-    panic::AssertUnwindSafe,
-    time::{Duration, Instant},
-};
+use std::{panic::AssertUnwindSafe, time::Duration};
 
 use aws_sdk_dynamodb::types::TransactWriteItem;
 use domain::{
     backoff::Backoff,
-    effects::{StepEntry, StepName, StepState, step_key},
+    effects::{Journal, StepEntry, StepName, StepState, step_key},
     limits,
     record::{ErrorNote, LeaseOwner, Record, StateName},
+    seeded::{self, Fault},
     time::Timestamp,
     transition::{
         ATTEMPTS_EXHAUSTED, Fenced, FencedOutcome, Lease, Leased, Policy, Standing, lease,
@@ -30,6 +28,7 @@ use runtime::{
     telemetry::AttemptLine,
 };
 use sqs::{Message, Queue};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::{
@@ -218,8 +217,12 @@ impl Attempts {
                 .await;
         };
         let policy = &config.policy;
-        let mut effects =
-            Effects::new(&self.ledger, self.clock, lease.clone(), record.steps.clone());
+        let journal = if seeded::is_on(Fault::JournalIgnored) {
+            Journal::new()
+        } else {
+            record.steps.clone()
+        };
+        let mut effects = Effects::new(&self.ledger, self.clock, lease.clone(), journal);
         let handled = match self.event_of(record) {
             Ok(event) => self.handle(config, &event, &mut effects, deadline).await,
             Err(failure) => Err(failure),
@@ -297,6 +300,9 @@ impl Attempts {
         let written = if local.is_empty() {
             self.ledger.write(&complete.write, Returning::Nothing).await
         } else {
+            if seeded::is_on(Fault::MarkerAfterEffect) {
+                return self.effect_then_marker(&complete, local).await;
+            }
             match self.ledger.commit(&complete.write, lease, local).await {
                 Ok(Committed::Record(written)) => Ok(written),
                 Ok(Committed::LocalRefused { index }) => {
@@ -319,6 +325,23 @@ impl Attempts {
             }
         };
         match self.settle_fenced(&complete, written) {
+            Ok(()) => Ended { state: Some(StateName::Done), ..Ended::of("done", Fate::Delete) },
+            Err(ended) => ended,
+        }
+    }
+
+    /// What not to do. See [`Fault::MarkerAfterEffect`].
+    async fn effect_then_marker(&self, complete: &Fenced, local: Vec<TransactWriteItem>) -> Ended {
+        let effect = self.ledger.client().transact_write_items().set_transact_items(Some(local));
+        if let Err(error) = effect.send().await {
+            let soon = self.clock.now().plus(UNCERTAIN_WAIT);
+            return Ended {
+                error: Some(error.to_string()),
+                ..Ended::of("uncertain", Fate::Until(soon))
+            };
+        }
+        let written = self.ledger.write(&complete.write, Returning::Nothing).await;
+        match self.settle_fenced(complete, written) {
             Ok(()) => Ended { state: Some(StateName::Done), ..Ended::of("done", Fate::Delete) },
             Err(ended) => ended,
         }

@@ -4,7 +4,11 @@
 use std::panic::AssertUnwindSafe;
 
 use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
-use domain::{limits, time::Timestamp};
+use domain::{
+    limits,
+    seeded::{self, Fault},
+    time::Timestamp,
+};
 use futures::{FutureExt as _, StreamExt as _, stream};
 
 use crate::attempt::{Attempts, Disposition};
@@ -28,7 +32,10 @@ pub async fn work(
     let mut failures = Vec::with_capacity(kept.len());
     for id in kept {
         let mut failure = BatchItemFailure::default();
-        failure.item_identifier = id.filter(|id| !id.is_empty()).ok_or(UnnamedRecord)?;
+        failure.item_identifier = match id.filter(|id| !id.is_empty()) {
+            None if seeded::is_on(Fault::EmptyMessageId) => String::new(),
+            id => id.ok_or(UnnamedRecord)?,
+        };
         failures.push(failure);
     }
     let mut response = SqsBatchResponse::default();
@@ -48,6 +55,7 @@ async fn work_on(
     let worked = AssertUnwindSafe(attempts.work_on(&body, &handle, deadline)).catch_unwind().await;
     match worked {
         Ok(Disposition::Delete) => None,
+        Err(_) if seeded::is_on(Fault::PanicIsSuccess) => None,
         Ok(Disposition::Keep) => Some(record.message_id),
         Err(_) => {
             tracing::error!(message_id = record.message_id, "working on a record panicked");

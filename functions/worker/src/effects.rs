@@ -5,7 +5,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     future::Future,
-    time::Instant,
 };
 
 use aws_sdk_dynamodb::types::TransactWriteItem;
@@ -16,12 +15,14 @@ use domain::{
     },
     event::EventKey,
     limits,
+    seeded::{self, Fault},
     time::Timestamp,
     transition::{FencedOutcome, Lease, Standing},
 };
 use dynamo::{Ledger, LedgerError, Returning};
 use runtime::{clock::Clock, telemetry::StepLine};
 use serde::{Serialize, de::DeserializeOwned};
+use tokio::time::Instant;
 
 use crate::failure::Failure;
 
@@ -199,7 +200,7 @@ impl<'a> Effects<'a> {
     {
         self.still_held()?;
         let step = self.named(name)?;
-        let key = step_key(self.lease.key(), &step);
+        let key = self.key_of(&step);
         let started = Instant::now();
         // A handler that makes a call again within one attempt is its own predecessor.
         let decision = if self.begun.contains(&step) {
@@ -247,7 +248,15 @@ impl<'a> Effects<'a> {
     /// If `name` is no step name.
     pub fn key(&self, name: &str) -> Result<String, Failure> {
         let step = StepName::new(name).map_err(|error| Failure::permanent("step_name", error))?;
-        Ok(step_key(self.lease.key(), &step))
+        Ok(self.key_of(&step))
+    }
+
+    fn key_of(&self, step: &StepName) -> String {
+        let key = step_key(self.lease.key(), step);
+        if seeded::is_on(Fault::KeyPerAttempt) {
+            return format!("{key}-{}", self.lease.fence());
+        }
+        key
     }
 
     fn named(&self, name: &str) -> Result<StepName, Failure> {

@@ -8,7 +8,14 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use crate::{event::EventKey, item::Value, limits, record::LeaseOwner, time::Timestamp};
+use crate::{
+    event::EventKey,
+    item::Value,
+    limits,
+    record::LeaseOwner,
+    seeded::{self, Fault},
+    time::Timestamp,
+};
 
 /// The journal of one event: step name to entry.
 pub type Journal = BTreeMap<StepName, StepEntry>;
@@ -154,8 +161,9 @@ pub fn decide_step(
 /// Decides how to go on with a step whose call was begun before and is not known to have ended: by
 /// a predecessor, or by this very attempt.
 #[must_use]
-pub const fn decide_begun(policy: StepPolicy) -> StepDecision {
+pub fn decide_begun(policy: StepPolicy) -> StepDecision {
     match policy {
+        _ if seeded::is_on(Fault::PolicyIgnored) => StepDecision::Call { journal_first: false },
         StepPolicy::Repeat => StepDecision::Call { journal_first: false },
         StepPolicy::Reconcile => StepDecision::Reconcile,
         StepPolicy::Never => StepDecision::Park,
@@ -261,5 +269,22 @@ mod tests {
         assert!(!others.contains(&key("a", "1", "charge")));
         assert_ne!(key("a", "1b", "c"), key("a", "1", "bc"));
         assert_eq!(key("a", "1", "charge").len(), 64);
+    }
+
+    #[test]
+    fn an_events_own_key_is_no_steps_and_no_other_events() {
+        let event = |source: &str, id: &str| {
+            EventKey::new(Source::new(source).expect("valid"), EventId::new(id).expect("valid"))
+        };
+        let one = event("a", "1b");
+        let keys = [
+            event_key(&one),
+            event_key(&event("a1", "b")),
+            event_key(&event("a", "1")),
+            step_key(&event("a", "1"), &StepName::new("b").expect("valid")),
+        ];
+        assert_eq!(event_key(&one), keys[0]);
+        assert!(!keys[1..].contains(&keys[0]), "{keys:?}");
+        assert!(keys.iter().all(|key| key.len() == 64), "{keys:?}");
     }
 }

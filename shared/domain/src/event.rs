@@ -4,7 +4,11 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-use crate::{limits, time::Timestamp};
+use crate::{
+    limits,
+    seeded::{self, Fault},
+    time::Timestamp,
+};
 
 /// One configured endpoint of one provider account: `[a-z0-9-]{1,64}`.
 ///
@@ -143,6 +147,9 @@ impl EventKey {
     /// The partition key, `{source}#{event_id}`.
     #[must_use]
     pub fn pk(&self) -> String {
+        if seeded::is_on(Fault::KeyWithoutSource) {
+            return format!("any#{}", self.id.0);
+        }
         format!("{}#{}", self.source.0, self.id.0)
     }
 
@@ -246,6 +253,8 @@ mod tests {
         let other = EventId::composite(["a", "b|1:c"]).expect("valid");
         assert_ne!(one, other);
         assert_eq!(EventId::composite(["a", ""]), Err(InvalidEventId::Empty));
+        // Records under such ids lie in tables for months: framed otherwise, each event is new again.
+        assert_eq!(EventId::composite(["a", "bc"]).as_ref().map(EventId::as_str), Ok("1:a|2:bc"));
     }
 
     #[test]

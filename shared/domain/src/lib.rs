@@ -17,6 +17,7 @@ pub mod limits;
 pub mod receive;
 pub mod record;
 pub mod retention;
+pub mod seeded;
 pub mod sweep;
 pub mod time;
 pub mod transition;

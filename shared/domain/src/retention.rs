@@ -3,7 +3,11 @@
 
 use std::time::Duration;
 
-use crate::{limits, time::Timestamp};
+use crate::{
+    limits,
+    seeded::{self, Fault},
+    time::Timestamp,
+};
 
 /// For how long after an event its provider may deliver it again. `None` is unknown, not zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +57,7 @@ impl Retention {
     ) -> Result<Self, InvalidRetention> {
         let required = windows.required();
         let retention = configured.unwrap_or(required.retention);
-        if retention < required.retention {
+        if retention < required.retention && !seeded::is_on(Fault::ShortRetention) {
             return Err(InvalidRetention::TooShort { retention, required });
         }
         if retention > limits::MAX_RETENTION {
@@ -80,6 +84,9 @@ impl Retention {
     /// and the provider's was ahead of it when the event occurred.
     #[must_use]
     pub fn is_beyond_horizon(self, occurred_at: Timestamp, now: Timestamp) -> bool {
+        if seeded::is_on(Fault::NoHorizon) {
+            return false;
+        }
         occurred_at.plus(self.0.saturating_sub(limits::HORIZON_LEAD)) <= now
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::{
     limits,
     record::{Record, State},
+    seeded::{self, Fault},
     time::Timestamp,
     transition::{Requeue, defer, park_exhausted, requeue},
     write::GuardedWrite,
@@ -27,6 +28,7 @@ pub enum Sweep {
 #[must_use]
 pub fn sweep(record: &Record, now: Timestamp, skew: Duration) -> Sweep {
     match record.state {
+        _ if seeded::is_on(Fault::NoSweep) => Sweep::Leave,
         State::Received { due_at, .. } | State::Processing { due_at, .. } if due_at > now => {
             Sweep::Leave
         }

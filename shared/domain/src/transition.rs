@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     backoff::Backoff,
-    effects::{StepEntry, StepName},
+    effects::{StepEntry, StepName, StepState},
     event::{Event, EventKey, cut},
     guard::{Comparison, Guard},
     item::{Attribute, Value},
@@ -23,6 +23,7 @@ use crate::{
         claimed_item,
     },
     retention::Retention,
+    seeded::{self, Fault},
     time::Timestamp,
     write::{Change, Edit, GuardedWrite, Written},
 };
@@ -99,12 +100,24 @@ pub fn claim(
             (Attribute::DueAt, now.plus(limits::GRACE).millis().into()),
         ]);
     }
-    let write = GuardedWrite {
-        key: event.key.clone(),
-        guard: Guard::Missing(Attribute::Pk),
-        change: Change::Put(item),
-    };
+    if seeded::is_on(Fault::TtlOnOpenRecord) {
+        let expires_at = policy.retention.expiry(now, now);
+        item.insert(Attribute::ExpiresAt, expires_at.secs_rounded_up().into());
+    }
+    let write =
+        GuardedWrite { key: event.key.clone(), guard: absent(now), change: Change::Put(item) };
     Claim { write, claim_id, beyond_horizon }
+}
+
+/// No such record. One past its expiry that is still there is there: expiry decides nothing.
+fn absent(now: Timestamp) -> Guard {
+    let absent = Guard::Missing(Attribute::Pk);
+    if seeded::is_on(Fault::ExpiryDecides) {
+        let now = now.secs_rounded_up().into();
+        let expired = Guard::Compare(Attribute::ExpiresAt, Comparison::AtMost, now);
+        return Guard::Any(vec![absent, expired]);
+    }
+    absent
 }
 
 impl Claim {
@@ -121,7 +134,7 @@ impl Claim {
                 let record = Record::from_item(item)?;
                 // The record in the way is this delivery's own: the response to the write got
                 // lost. Read as a duplicate, the event would never be enqueued.
-                if record.claim_id == self.claim_id {
+                if record.claim_id == self.claim_id && !seeded::is_on(Fault::OwnClaimIsDuplicate) {
                     return Ok(first);
                 }
                 Ok(Claimed::Duplicate(Box::new(record)))
@@ -196,17 +209,24 @@ pub fn lease(
     skew: Duration,
     opening: Option<(&StepName, &StepEntry)>,
 ) -> TakeLease {
-    let waiting = Guard::All(vec![
+    let skew = if seeded::is_on(Fault::TakeoverIgnoresSkew) { Duration::ZERO } else { skew };
+    let mut waiting = Guard::All(vec![
         state_is(StateName::Received),
         Guard::Any(vec![
             Guard::Missing(Attribute::NotBefore),
             Guard::Compare(Attribute::NotBefore, Comparison::AtMost, now.millis().into()),
         ]),
     ]);
-    let abandoned = Guard::All(vec![
+    if seeded::is_on(Fault::LeaseReopensClosed) {
+        waiting = Guard::Any(vec![waiting, state_is(StateName::Done)]);
+    }
+    let mut abandoned = Guard::All(vec![
         state_is(StateName::Processing),
         Guard::Compare(Attribute::LeaseUntil, Comparison::Less, now.minus(skew).millis().into()),
     ]);
+    if seeded::is_on(Fault::TakeoverIgnoresLease) {
+        abandoned = state_is(StateName::Processing);
+    }
     let mut edits = vec![
         Edit::Set(Attribute::State, StateName::Processing.into()),
         Edit::Increment(Attribute::Attempt, 1),
@@ -219,13 +239,17 @@ pub fn lease(
     );
     let write = GuardedWrite {
         key: key.clone(),
-        guard: Guard::All(vec![
-            Guard::CompareAttributes(Attribute::Attempt, Comparison::Less, Attribute::AttemptLimit),
-            Guard::Any(vec![waiting, abandoned]),
-        ]),
+        guard: Guard::All(vec![attempts_left(), Guard::Any(vec![waiting, abandoned])]),
         change: Change::Update(edits),
     };
     TakeLease { write, owner, now, skew }
+}
+
+fn attempts_left() -> Guard {
+    if seeded::is_on(Fault::CrashesNotCounted) {
+        return Guard::Present(Attribute::Attempt);
+    }
+    Guard::CompareAttributes(Attribute::Attempt, Comparison::Less, Attribute::AttemptLimit)
 }
 
 impl TakeLease {
@@ -243,7 +267,7 @@ impl TakeLease {
         // Refused by a record that this very lease holds: the response to the write got lost.
         let own = record.lease_owner.as_ref() == Some(&self.owner)
             && record.state.name() == StateName::Processing;
-        if applied || own {
+        if applied || own || seeded::is_on(Fault::RefusalFallsThrough) {
             let lease = Lease {
                 key: record.key.clone(),
                 fence: record.attempt,
@@ -391,11 +415,19 @@ impl Lease {
     }
 
     fn fenced(&self, becomes: StateName, edits: Vec<Edit>) -> Fenced {
-        let guard = Guard::All(vec![
+        let mut guard = Guard::All(vec![
             state_is(StateName::Processing),
             Guard::equal(Attribute::Attempt, self.fence),
             Guard::equal(Attribute::LeaseOwner, self.owner.0.as_str()),
         ]);
+        let unfenced = match becomes {
+            StateName::Done => seeded::is_on(Fault::CompleteWithoutFence),
+            StateName::Received => seeded::is_on(Fault::ReleaseWithoutFence),
+            StateName::Processing | StateName::Failed | StateName::Discarded => false,
+        };
+        if unfenced {
+            guard = Guard::Present(Attribute::Pk);
+        }
         let write = GuardedWrite { key: self.key.clone(), guard, change: Change::Update(edits) };
         Fenced { write, lease: self.clone(), becomes }
     }
@@ -639,10 +671,16 @@ fn park_edits(key: &EventKey, error: &ErrorNote, now: Timestamp) -> Vec<Edit> {
 }
 
 fn step_edits(entries: &[(StepName, StepEntry)]) -> Vec<Edit> {
-    entries
-        .iter()
-        .map(|(name, entry)| Edit::SetStep(name.as_str().to_owned(), entry.value()))
-        .collect()
+    let edit = |(name, entry): &(StepName, StepEntry)| {
+        let (name, value) = (name.as_str().to_owned(), entry.value());
+        match entry.state {
+            // A start that arrives late, after its own retry and what followed, must not take back
+            // a result that the fence alone would let it.
+            StepState::Started => Edit::SetStepIfAbsent(name, value),
+            StepState::Done { .. } => Edit::SetStep(name, value),
+        }
+    };
+    entries.iter().map(edit).collect()
 }
 
 fn history_entry(operator: &Operator<'_>, now: Timestamp) -> Value {

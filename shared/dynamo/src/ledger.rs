@@ -20,6 +20,7 @@ use domain::{
     event::EventKey,
     item::{Attribute, Item, OPEN_BY_DUE},
     record::LeaseOwner,
+    seeded::{self, Fault},
     time::Timestamp,
     transition::Lease,
     write::{Change, Edit, GuardedWrite, Written},
@@ -114,6 +115,9 @@ impl Ledger {
     }
 
     async fn put(&self, write: &GuardedWrite, item: &Item) -> Result<Written, LedgerError> {
+        if seeded::is_on(Fault::CheckThenInsert) {
+            return self.check_then_insert(write, item).await;
+        }
         let mut placeholders = Placeholders::default();
         let condition = placeholders.condition(&write.guard);
         let put = self
@@ -142,6 +146,20 @@ impl Ledger {
                 _ => Err(self.error("PutItem", &error)),
             },
         }
+    }
+
+    /// What not to do. See [`Fault::CheckThenInsert`].
+    async fn check_then_insert(
+        &self,
+        write: &GuardedWrite,
+        item: &Item,
+    ) -> Result<Written, LedgerError> {
+        if let Some(item) = self.read(&write.key).await? {
+            return Ok(Written::Refused(Some(item)));
+        }
+        let put = self.client.put_item().table_name(&self.table);
+        let put = put.set_item(Some(to_attributes(item))).send().await;
+        put.map(|_| Written::Applied(None)).map_err(|error| self.error("PutItem", &error))
     }
 
     async fn update(

@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_sdk_sqs::{
     Client,
     error::{ProvideErrorMetadata, SdkError},
-    types::QueueAttributeName,
+    types::{QueueAttributeName, SendMessageBatchRequestEntry},
 };
 
 use crate::Message;
@@ -50,6 +50,43 @@ impl Queue {
         })?;
         let sent = self.client.send_message().queue_url(&self.url).message_body(body).send().await;
         sent.map(drop).map_err(|error| self.error("SendMessage", &error))
+    }
+
+    /// Enqueues events, in as few calls as SQS takes; gives what became of each, in their order.
+    pub async fn send_all(&self, messages: &[Message]) -> Vec<Result<(), QueueError>> {
+        if let [message] = messages {
+            return vec![self.send(message).await];
+        }
+        let batches = messages.chunks(MESSAGES_A_CALL).map(|batch| self.send_batch(batch));
+        futures::future::join_all(batches).await.into_iter().flatten().collect()
+    }
+
+    async fn send_batch(&self, batch: &[Message]) -> Vec<Result<(), QueueError>> {
+        const CALL: &str = "SendMessageBatch";
+        let refused = |problem: &str| QueueError {
+            call: CALL,
+            queue: self.url.clone(),
+            problem: problem.to_owned(),
+            class: "queue_refused",
+        };
+        let entry = |(n, message): (usize, &Message)| {
+            let body = message.to_body().unwrap_or_default();
+            SendMessageBatchRequestEntry::builder().id(n.to_string()).message_body(body).build()
+        };
+        // None can fail: each has its id and its body.
+        let entries = batch.iter().enumerate().filter_map(|numbered| entry(numbered).ok());
+        let call = self.client.send_message_batch().queue_url(&self.url);
+        match call.set_entries(Some(entries.collect())).send().await {
+            Ok(sent) => {
+                let failed = |n: usize| {
+                    let id = n.to_string();
+                    sent.failed().iter().find(|entry| entry.id() == id)
+                };
+                let sent = |n| failed(n).map_or(Ok(()), |entry| Err(refused(entry.code())));
+                (0..batch.len()).map(sent).collect()
+            }
+            Err(error) => batch.iter().map(|_| Err(self.error(CALL, &error))).collect(),
+        }
     }
 
     /// Keeps a received message out of sight for `wait`, from now.
@@ -111,3 +148,6 @@ impl QueueError {
         self.class
     }
 }
+
+/// SQS takes ten messages a call, of a megabyte in all; a message of ours has less than two kB.
+const MESSAGES_A_CALL: usize = 10;

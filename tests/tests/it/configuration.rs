@@ -280,6 +280,7 @@ fn a_literal_secret_is_for_local_use_only() {
 
 #[test]
 fn retention_covers_the_providers_windows() {
+    tests::seeded::switch_on();
     let key = "sources.stripe.retention";
     assert_refused(&[
         (with(&json!({ "retention": "32d" })), &[key, "30d", "3d", "set 33d or more"]),

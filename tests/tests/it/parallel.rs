@@ -19,11 +19,12 @@ use dynamo::Returning;
 use futures::{StreamExt as _, future::join_all, stream};
 use receiver::Receiver;
 use runtime::clock::Clock;
+use serde_json::json;
 use tests::{
     handlers::Scripted,
     proxy::{Fault, FaultProxy},
     shop::{Shop, credits},
-    world::{World, deliver, stripe_config, stripe_delivery, stripe_key},
+    world::{World, deliver, occurred_at, stripe_body, stripe_config, stripe_delivery, stripe_key},
 };
 use tokio::sync::Notify;
 use worker::{Attempts, Disposition};
@@ -100,6 +101,39 @@ async fn parallel_deliveries_of_each_event_make_one_claim_and_one_effect() {
     assert_eq!(keys.len(), EVENTS, "each event has its own key");
     assert_eq!(calls.into_iter().map(|(id, _)| id).collect::<BTreeSet<_>>(), ids);
     assert_eq!(handler.called(), EVENTS);
+}
+
+/// Each is idempotent by its own id; their order is another matter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_events_of_one_object_take_effect_once_each() {
+    let world = World::start().await;
+    let shop = Shop::open(world.ledger.client()).await;
+    let receiver = world.receiver(&stripe_config()).await;
+    let body = |id: &str| {
+        let body = json!({
+            "id": id,
+            "type": "payment_intent.succeeded",
+            "created": occurred_at().millis() / 1000,
+            "data": { "object": { "id": "pi_1" } }
+        });
+        stripe_body(body.to_string().as_bytes())
+    };
+    let (one, two) = (body("evt_1"), body("evt_2"));
+    let deliveries = [&one, &two, &two, &one].map(|delivery| deliver(&receiver, delivery));
+    for answer in join_all(deliveries).await {
+        assert_eq!(answer.status, 200);
+    }
+    // Two batches at once, each as it came.
+    let workers = [(); 2].map(|()| world.scripted(&stripe_config(), &shop.handler()));
+    join_all(workers.iter().map(|worker| world.work(worker))).await;
+    for id in ["evt_1", "evt_2"] {
+        let record = world.record(id).await.expect("recorded");
+        assert_eq!(record.object_id.as_deref(), Some("pi_1"), "{id}");
+        assert_eq!((record.state.name(), record.attempt), (StateName::Done, 1), "{id}");
+    }
+    let credits = credits(world.ledger.client()).await;
+    assert_eq!(credits, [("evt_1".to_owned(), 1), ("evt_2".to_owned(), 1)].into());
+    assert_eq!(shop.calls().len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -19,10 +19,11 @@ use sha2::{Digest as _, Sha256};
 use tests::{
     deliveries::{base64_event, deliver_to, header, sample, signed, signed_at},
     handlers::Scripted,
+    play::ahead,
     proxy::{Fault, FaultProxy, every_call},
     world::{
         STRIPE_SECRET, TABLE, World, deliver, headers_of, occurred_at, raw_event, stripe_body,
-        stripe_config, stripe_delivery, stripe_delivery_at, stripe_key,
+        stripe_config, stripe_delivery, stripe_delivery_at, stripe_delivery_of, stripe_key,
     },
 };
 use worker::Failure;
@@ -186,6 +187,18 @@ async fn whatever_does_not_verify_hears_one_and_the_same_401_and_writes_nothing(
     assert!(answers.windows(2).all(|two| two[0] == two[1]), "{answers:?}");
     let good = stripe_delivery("evt_1");
     assert_eq!(deliver(&receiver, &good).await.status, 200, "the same, well signed");
+}
+
+/// Parsed and written again it would be shorter, and in another order.
+#[tokio::test]
+async fn a_signature_is_over_the_bytes_as_received() {
+    let world = World::start().await;
+    let receiver = world.receiver(&stripe_config()).await;
+    let body = br#"{ "type": "payment_intent.succeeded",  "id": "evt_1", "created": 1.0e0 }"#;
+    assert_eq!(deliver(&receiver, &stripe_body(body)).await.status, 200);
+    let record = world.expect_record("evt_1").await;
+    let payload = payload::decode(&record.payload.expect("kept")).expect("readable");
+    assert_eq!(payload, body);
 }
 
 #[tokio::test]
@@ -433,6 +446,22 @@ async fn a_duplicate_of_what_runs_or_is_settled_changes_nothing_however_late() {
             assert_eq!(after, before, "{state}");
         }
     }
+}
+
+/// TTL deletes late: what is past its expiry and still there is there.
+#[tokio::test]
+async fn a_record_past_its_expiry_still_makes_a_duplicate() {
+    let world = World::start().await;
+    world.claim(&stripe_config(), "evt_1").await;
+    bring(&world, "evt_1", StateName::Done).await;
+    let before = world.expect_item("evt_1").await;
+    let State::Done(closure) = world.expect_record("evt_1").await.state else { panic!("done") };
+    let past = ahead(closure.expires_at.since(Clock::default().now()) + Duration::from_secs(3600));
+    let receiver =
+        world.receiver_at(&stripe_config(), past, &world.dynamodb_url, &world.sqs_url).await;
+    let delivery = stripe_delivery_of("evt_1", occurred_at(), past.now());
+    assert_eq!(deliver(&receiver, &delivery).await.status, 200);
+    assert_eq!(world.expect_item("evt_1").await, before);
 }
 
 #[tokio::test]

@@ -4,9 +4,12 @@
 //! in what it compiles. Here is what it cannot: what is absent from a crate, and from a file.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
+
+use domain::seeded::Fault;
 
 /// One source file, by its path from the workspace's root.
 struct Source {
@@ -275,6 +278,35 @@ fn the_tests_that_the_failure_modes_name_are_there() {
         let text = read(&format!("{folder}/{module}.rs"));
         assert!(text.contains(&format!("fn {test}(")), "{name} is no test");
     }
+}
+
+/// The page is the place to see what each fault breaks: it names all there are, and no other.
+#[test]
+fn every_seeded_fault_stands_beside_what_it_breaks() {
+    let page = read("docs/failures.md");
+    let rows = page.lines().filter(|line| line.starts_with("| ") && line.contains("::"));
+    let last = rows.filter_map(|row| row.trim_end_matches(" |").rsplit_once("| "));
+    let named: BTreeSet<&str> = last.flat_map(|(_, faults)| faults.split(", ")).collect();
+    let there_are: BTreeSet<&str> = Fault::ALL.iter().map(|fault| fault.name()).collect();
+    let others: Vec<_> = named.difference(&there_are).filter(|name| **name != "–").collect();
+    assert!(others.is_empty(), "no such fault: {others:?}");
+    let missing: Vec<_> = there_are.difference(&named).collect();
+    assert!(missing.is_empty(), "not on the page: {missing:?}");
+}
+
+/// The faults are for the tests alone.
+#[test]
+fn only_the_tests_ask_for_seeded_faults() {
+    let folders = ["functions", "shared", "infra", "tests"];
+    let packages = folders.iter().flat_map(|folder| fs::read_dir(root().join(folder)));
+    let manifests = packages.flatten().flatten().map(|entry| entry.path().join("Cargo.toml"));
+    let mut read = 0;
+    for manifest in manifests.chain([root().join("Cargo.toml")]).filter(|path| path.exists()) {
+        let text = fs::read_to_string(&manifest).expect("text");
+        assert!(!text.contains("\"seeded-faults\""), "{}", manifest.display());
+        read += 1;
+    }
+    assert!(read > 8, "only {read} manifests");
 }
 
 fn read(path: &str) -> String {

@@ -11,15 +11,18 @@ use std::{
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
 use aws_sdk_dynamodb::types::AttributeValue;
 use domain::{
+    effects::StepName,
     item::Attribute,
     record::{ErrorNote, Record, State, StateName},
     time::Timestamp,
     transition::{ATTEMPTS_EXHAUSTED, CannotReplay, Operator, replay},
 };
 use dynamo::Ledger;
+use futures::future::BoxFuture;
 use runtime::clock::Clock;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
+use sqs::Message;
 use tests::{
     handlers::Scripted,
     play::{Gate, ahead, apply, hold, stripe_policy, stripe_with, visibilities},
@@ -27,7 +30,7 @@ use tests::{
     world::{TABLE, World, deliver, stripe_config, stripe_delivery, stripe_key},
 };
 use tokio::sync::Barrier;
-use worker::Failure;
+use worker::{Effects, Event, Failure, handlers::Handler};
 
 // ---- nothing to run -------------------------------------------------------------------------
 
@@ -407,6 +410,47 @@ async fn a_panicking_handler_fails_its_record_alone_and_is_released() {
         let record = world.expect_record("evt_bad").await;
         assert_eq!(record.state.name(), StateName::Received, "sync: {sync}");
         assert_eq!(record.last_error.expect("an error").class, "handler_panicked");
+    }
+}
+
+/// Its handler panics where no attempt has begun that could be released.
+#[tokio::test]
+async fn a_record_whose_work_panics_is_kept_and_the_others_are_done() {
+    let world = World::start().await;
+    for id in ["evt_1", "evt_bad", "evt_2"] {
+        world.claim(&stripe_config(), id).await;
+    }
+    world.drain().await;
+    for (id, event_type) in [("evt_1", "good"), ("evt_bad", "bad"), ("evt_2", "good")] {
+        let message = Message { key: stripe_key(id), event_type: Some(event_type.to_owned()) };
+        world.enqueue_body(&message.to_body().expect("JSON")).await;
+    }
+    let worker = world.worker(&stripe_config(), &[("test", Arc::new(PanicsBefore))]);
+    let response = world.work(&worker).await;
+    assert_eq!(response.batch_item_failures.len(), 1);
+    assert_eq!(world.queue_depth().await, (0, 1), "one message is kept");
+    for id in ["evt_1", "evt_2"] {
+        assert_eq!(world.expect_record(id).await.state.name(), StateName::Done, "{id}");
+    }
+    assert_eq!(world.expect_record("evt_bad").await.state.name(), StateName::Received);
+}
+
+/// Panics when it is asked for the step that a `bad` event opens with.
+#[derive(Debug)]
+struct PanicsBefore;
+
+impl Handler for PanicsBefore {
+    fn handle<'a>(
+        &'a self,
+        _event: &'a Event,
+        _effects: &'a mut Effects<'_>,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn opening_step(&self, event_type: Option<&str>) -> Option<StepName> {
+        assert_ne!(event_type, Some("bad"), "a panic before the lease");
+        None
     }
 }
 

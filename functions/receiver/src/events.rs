@@ -1,0 +1,243 @@
+//! The events of one verified delivery: each is claimed by itself, and what is new is enqueued
+//! together.
+//!
+//! A provider that sends the same events again in other groups meets a duplicate for each that is
+//! on record, and a claim for each that is not.
+
+use domain::{
+    event::Event,
+    receive::{Reaction, react},
+    record::{ClaimId, Record, StateName, StoredPayload},
+    seeded::{Fault, is_on},
+    transition::{Claimed, claim, note_mismatch},
+};
+use dynamo::{LedgerError, Returning, payload};
+use futures::{StreamExt as _, stream};
+use runtime::config::SourceConfig;
+use sha2::{Digest as _, Sha256};
+use sqs::Message;
+use tokio::time::Instant;
+
+use crate::{
+    Receiver, Refusal,
+    handler::{Context, millis_since},
+};
+
+/// One event of a delivery, and what became of it.
+pub(crate) struct Received {
+    pub(crate) event: Event,
+    pub(crate) outcome: Outcome,
+}
+
+/// What became of one event of a delivery.
+pub(crate) struct Outcome {
+    pub(crate) result: &'static str,
+    pub(crate) outcome: &'static str,
+    pub(crate) durable: bool,
+    pub(crate) state: Option<StateName>,
+    pub(crate) claim_ms: Option<f64>,
+    /// Whether it is this delivery's to enqueue.
+    enqueue: bool,
+    /// Why it was not, so that a sweep has to.
+    pub(crate) deferred: Option<String>,
+    pub(crate) mismatch: bool,
+    pub(crate) error: Option<String>,
+}
+
+impl Receiver {
+    /// Receives the events of a verified delivery.
+    ///
+    /// # Errors
+    /// If one of them fits no record. Nothing is written then.
+    pub(crate) async fn receive_events(
+        &self,
+        context: &Context<'_>,
+        events: Vec<Event>,
+    ) -> Result<Vec<Received>, Refusal> {
+        let prepare = |event| prepare(context, event);
+        let prepared = events.into_iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
+        let mut received: Vec<_> = stream::iter(prepared)
+            .map(|(event, stored)| self.record(context, event, stored))
+            .buffered(EVENTS_AT_ONCE)
+            .collect()
+            .await;
+        self.enqueue(context, &mut received).await;
+        Ok(received)
+    }
+
+    async fn record(
+        &self,
+        context: &Context<'_>,
+        event: Event,
+        stored: Option<StoredPayload>,
+    ) -> Received {
+        let outcome = match stored {
+            None => Outcome::of("ignored", "ignored", true),
+            // The rest of a batch too large for the time there is: the provider sends it again.
+            Some(_) if context.time_left().is_zero() => {
+                Outcome::of("unavailable", "no_time", false)
+            }
+            Some(stored) => self.claim(context, &event, stored).await,
+        };
+        Received { event, outcome }
+    }
+
+    async fn claim(&self, context: &Context<'_>, event: &Event, stored: StoredPayload) -> Outcome {
+        let claim_id = ClaimId(context.delivery_id.clone());
+        let claim = claim(event, stored, claim_id, context.received_at, &context.config.policy);
+        let started = Instant::now();
+        let claimed = match self.ledger.write(&claim.write, Returning::Nothing).await {
+            Ok(written) => claim.settle(written).map_err(LedgerError::from),
+            Err(error) => Err(error),
+        };
+        let claim_ms = Some(millis_since(started));
+        let outcome = match claimed {
+            Ok(claimed) => {
+                let follow_up = self.follow_up(context, event, &claimed);
+                // On record, and the provider must hear so before it hangs up: a sweep does the
+                // rest.
+                tokio::time::timeout(context.time_left(), follow_up)
+                    .await
+                    .unwrap_or_else(|_elapsed| Outcome::after(&claimed))
+            }
+            Err(error) => Outcome::unknown(&error),
+        };
+        Outcome { claim_ms, ..outcome }
+    }
+
+    /// Does what follows a settled claim, as far as it is this event's alone.
+    async fn follow_up(&self, context: &Context<'_>, event: &Event, claimed: &Claimed) -> Outcome {
+        let mut outcome = Outcome::after(claimed);
+        if let Reaction::Requeue(requeue) = react(claimed, self.clock.now()) {
+            // Bump, then send. Should either fail, a sweep does both again: the record is
+            // durable, so the provider hears 2xx whatever comes of this.
+            outcome.outcome = "requeued";
+            match self.ledger.write(&requeue.write, Returning::Nothing).await {
+                Ok(written) => outcome.enqueue = requeue.settle(&written),
+                Err(error) => outcome.deferred = Some(error.to_string()),
+            }
+        }
+        if let Claimed::Duplicate(record) = claimed {
+            outcome.mismatch = self.note_mismatch(context, event, record).await;
+        }
+        outcome
+    }
+
+    /// Enqueues what is this delivery's to enqueue. It is on record: should this fail, a sweep does
+    /// it, and the provider hears 2xx all the same.
+    async fn enqueue(&self, context: &Context<'_>, received: &mut [Received]) {
+        let mut waiting: Vec<_> = received.iter_mut().filter(|one| one.outcome.enqueue).collect();
+        let message = |Received { event, .. }: &Received| Message {
+            key: event.key.clone(),
+            event_type: event.event_type.clone(),
+        };
+        let messages: Vec<_> = waiting.iter().map(|received| message(received)).collect();
+        let sent = tokio::time::timeout(context.time_left(), self.queue.send_all(&messages)).await;
+        match sent {
+            Ok(sent) => {
+                for (received, sent) in waiting.iter_mut().zip(sent) {
+                    received.outcome.deferred = sent.err().map(|error| error.to_string());
+                }
+            }
+            Err(_elapsed) => {
+                for received in waiting {
+                    let why = "no time was left before the answer";
+                    received.outcome.deferred = Some(why.to_owned());
+                }
+            }
+        }
+    }
+
+    /// Notes a duplicate whose payload says something else. Whether the note succeeds changes
+    /// nothing: the first delivery counts.
+    async fn note_mismatch(&self, context: &Context<'_>, event: &Event, record: &Record) -> bool {
+        if !differs(context.config, event, record) {
+            return false;
+        }
+        if record.payload_mismatch.is_none() {
+            let note = note_mismatch(&event.key, &event.payload);
+            if let Err(error) = self.ledger.write(&note, Returning::Nothing).await {
+                tracing::warn!(event.key = %event.key, error = %error, "a mismatch is not noted");
+            }
+        }
+        true
+    }
+}
+
+/// An event with its payload as it is stored; without, where no route wants it. Before anything is
+/// written: a batch of which one event fits no record is refused as a whole.
+fn prepare(
+    context: &Context<'_>,
+    event: Event,
+) -> Result<(Event, Option<StoredPayload>), payload::TooLarge> {
+    let wanted = context.config.route(event.event_type.as_deref()).is_some();
+    let stored = wanted.then(|| payload::encode(&event.payload)).transpose()?;
+    Ok((event, stored))
+}
+
+impl Outcome {
+    /// As far as the claim alone tells.
+    fn after(claimed: &Claimed) -> Self {
+        match claimed {
+            Claimed::New => Self {
+                state: Some(StateName::Received),
+                enqueue: true,
+                ..Self::of("new", "claimed", true)
+            },
+            Claimed::BeyondHorizon => {
+                Self { state: Some(StateName::Failed), ..Self::of("new", "beyond_horizon", true) }
+            }
+            Claimed::Duplicate(record) => {
+                let state = Some(record.state.name());
+                Self { state, ..Self::of("duplicate", "duplicate", true) }
+            }
+            Claimed::Vanished => Self::of("unavailable", "record_vanished", false),
+        }
+    }
+
+    /// A record that cannot be read is on record all the same: a duplicate, and the sweep's to
+    /// complain about. Only what cannot be known makes a provider try again.
+    fn unknown(error: &LedgerError) -> Self {
+        let (result, durable) = match error {
+            LedgerError::Corrupt(_) => ("duplicate", true),
+            _ if is_on(Fault::AcknowledgeBeforeDurable) => ("unavailable", true),
+            LedgerError::Throttled { .. }
+            | LedgerError::Timeout { .. }
+            | LedgerError::Unreachable { .. }
+            | LedgerError::MissingTable { .. }
+            | LedgerError::Conflict { .. }
+            | LedgerError::Refused { .. } => ("unavailable", false),
+        };
+        Self { error: Some(error.to_string()), ..Self::of(result, error.class(), durable) }
+    }
+
+    pub(crate) const fn of(result: &'static str, outcome: &'static str, durable: bool) -> Self {
+        Self {
+            result,
+            outcome,
+            durable,
+            state: None,
+            claim_ms: None,
+            enqueue: false,
+            deferred: None,
+            mismatch: false,
+            error: None,
+        }
+    }
+}
+
+/// Whether a duplicate says something else than the record. Where the first payload is gone and the
+/// provider is known to change some fields, that cannot be told, and counts as no.
+fn differs(config: &SourceConfig, event: &Event, record: &Record) -> bool {
+    if record.payload_sha256 == <[u8; 32]>::from(Sha256::digest(&event.payload)) {
+        return false;
+    }
+    let first = record.payload.as_ref().map(payload::decode);
+    match first {
+        Some(Ok(first)) => !config.provider.same_payload(&first, &event.payload),
+        Some(Err(_)) | None => false,
+    }
+}
+
+/// Events of one delivery claimed at the same time.
+const EVENTS_AT_ONCE: usize = 16;
