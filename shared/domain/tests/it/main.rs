@@ -1,9 +1,11 @@
 //! What the transitions promise, on records that real transitions made and on damaged ones.
 #![expect(clippy::wildcard_enum_match_arm, reason = "any other outcome fails the test")]
 
+mod bounds;
 mod damaged;
 mod lease;
 mod operator;
+mod shown;
 mod sweep;
 mod table;
 mod time;
