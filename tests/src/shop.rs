@@ -75,7 +75,7 @@ impl Shop {
 }
 
 /// A local write that is no better than its transaction: repeated, it counts again.
-fn credit(event: &Event) -> TransactWriteItem {
+pub(crate) fn credit(event: &Event) -> TransactWriteItem {
     let update = Update::builder()
         .table_name(CREDITS)
         .key("pk", AttributeValue::S(event.key.id().as_str().to_owned()))
@@ -96,4 +96,5 @@ pub async fn credits(client: &Client) -> BTreeMap<String, u64> {
     items.iter().map(|item| credit(item).expect("a credit")).collect()
 }
 
-const CREDITS: &str = "credits";
+/// Table of the credits.
+pub const CREDITS: &str = "credits";

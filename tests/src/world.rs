@@ -61,6 +61,7 @@ pub struct World {
 impl World {
     /// Starts the emulators, with table and queue.
     pub async fn start() -> Self {
+        crate::seeded::switch_on();
         runtime::aws::install_tls_provider();
         let database = Database::memory().expect("a database in memory");
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
@@ -317,7 +318,9 @@ pub fn stripe_delivery_at(id: &str, now: Timestamp) -> Delivery {
     stripe_delivery_of(id, now, now)
 }
 
-fn stripe_delivery_of(id: &str, occurred_at: Timestamp, signed_at: Timestamp) -> Delivery {
+/// A Stripe event of the sample type that occurred then, signed at another time.
+#[must_use]
+pub fn stripe_delivery_of(id: &str, occurred_at: Timestamp, signed_at: Timestamp) -> Delivery {
     let provider = Provider::builtin("stripe").expect("in the catalogue");
     let request =
         SampleRequest { event_type: Some("payment_intent.succeeded"), id, now: occurred_at };
