@@ -28,6 +28,8 @@ pub(crate) struct Scope {
 #[derive(Debug)]
 struct List {
     slot: usize,
+    /// The text itself is the list.
+    is_text: bool,
     items: Scope,
 }
 
@@ -43,7 +45,7 @@ pub(crate) struct Address {
 pub(crate) enum Listed<'t> {
     /// What was found in each item.
     Items(Vec<Found<'t>>),
-    /// Nothing, or `null`.
+    /// Nothing, or `null`; of the text itself, anything but a list.
     Absent,
     /// No list, but something of this name.
     Other(&'static str),
@@ -108,16 +110,19 @@ impl Scope {
     pub(crate) fn add(&mut self, pointer: &str) -> Result<Address, &'static str> {
         let names = steps(pointer)?;
         let mut pieces = names.split(|name| name == "*");
-        let mut slot = self.pointers.names(pieces.next().unwrap_or_default());
+        let outside = pieces.next().unwrap_or_default();
+        let mut slot = self.pointers.names(outside);
         let (mut scope, mut lists) = (self, Vec::new());
+        let mut is_text = outside.is_empty();
         for piece in pieces {
             let list = match scope.lists.iter().position(|list| list.slot == slot) {
                 Some(list) => list,
                 None => {
-                    scope.lists.push(List { slot, items: Self::default() });
+                    scope.lists.push(List { slot, is_text, items: Self::default() });
                     scope.lists.len() - 1
                 }
             };
+            is_text = false;
             lists.push(list);
             scope = &mut scope.lists[list].items;
             slot = scope.pointers.names(piece);
@@ -142,7 +147,7 @@ impl Scope {
         list: usize,
         most: usize,
     ) -> Result<(&Self, Listed<'t>), NotJson> {
-        let List { slot, items } = &self.lists[list];
+        let List { slot, is_text, items } = &self.lists[list];
         let listed = match around.0[*slot] {
             Slot::Value(text) if text.starts_with('[') => {
                 let texts = serde_json::Deserializer::from_str(text)
@@ -157,6 +162,7 @@ impl Scope {
             }
             Slot::Twice => Listed::Twice,
             Slot::Absent => Listed::Absent,
+            Slot::Value(_) if *is_text => Listed::Absent,
             Slot::Value(_) => match around.scalar(*slot) {
                 Scalar::Null => Listed::Absent,
                 Scalar::Other(found) => Listed::Other(found),

@@ -25,6 +25,10 @@ struct Vector {
     provider: String,
     name: String,
     secrets: Vec<String>,
+    #[serde(default)]
+    settings: BTreeMap<String, String>,
+    url: Option<String>,
+    method: Option<String>,
     headers: BTreeMap<String, String>,
     body: String,
     now: i64,
@@ -34,6 +38,10 @@ struct Vector {
     #[serde(default)]
     unidentifiable: bool,
     reply: Option<ExpectedReply>,
+    /// What an unsigned request is answered.
+    greeting: Option<ExpectedReply>,
+    #[serde(default)]
+    refused: bool,
     attempt: Option<String>,
 }
 
@@ -91,20 +99,34 @@ fn our_vectors_are_judged_as_they_say() {
 }
 
 fn judge(vector: &Vector) -> Result<(), String> {
-    let provider = provider(&vector.provider);
+    let endpoint = vector
+        .settings
+        .iter()
+        .fold(Endpoint::new(vector.url.clone()), |endpoint, (name, value)| {
+            endpoint.with(name, value)
+        });
+    let provider = provider(&vector.provider).at(endpoint);
     let delivery = Delivery {
-        method: "POST".into(),
+        method: vector.method.clone().unwrap_or_else(|| "POST".into()),
         headers: vector.headers.iter().collect(),
-        query: String::new(),
+        query: query_of(vector.url.as_deref()),
         body: vector.body.clone().into_bytes(),
     };
     let fail = |what: String| Err(format!("{}, {}: {what}", vector.provider, vector.name));
+    let keys = keys(&provider, &vector.secrets);
+    if let Some(expected) = &vector.greeting {
+        return match provider.greet(&delivery, &keys) {
+            Some(Greeting::Answered(reply)) if !vector.refused => is_greeting(reply, expected),
+            Some(Greeting::Refused(reply)) if vector.refused => is_greeting(reply, expected),
+            other => fail(format!("greeted by {other:?}")),
+        };
+    }
+    if provider.greet(&delivery, &keys).is_some() {
+        return fail("taken for a handshake".into());
+    }
     let attempt = provider.attempt_id(&delivery.headers).map(str::to_owned);
     let now = Timestamp::from_secs(vector.now);
-    let verified = match (
-        provider.verify(delivery, &keys(&provider, &vector.secrets), now, None),
-        &vector.reason,
-    ) {
+    let verified = match (provider.verify(delivery, &keys, now, None), &vector.reason) {
         (Ok(verified), None) => verified,
         (Err(rejection), Some(reason)) if rejection.reason() == reason => return Ok(()),
         (Err(rejection), wanted) => return fail(format!("{wanted:?}, got {}", rejection.reason())),
@@ -116,7 +138,9 @@ fn judge(vector: &Vector) -> Result<(), String> {
     }
     match provider.identify(verified, &source()) {
         Ok(events) if !vector.unidentifiable => {
-            if events.iter().any(|event| event.payload != vector.body.as_bytes()) {
+            // Of a batch, each event's payload is its own item.
+            let payload = |event: &Event| String::from_utf8_lossy(&event.payload).into_owned();
+            if events.iter().map(payload).any(|p| p.is_empty() || !vector.body.contains(&p)) {
                 return fail("another payload".into());
             }
             let events: Vec<_> = events.into_iter().map(Expected::from).collect();
@@ -126,6 +150,16 @@ fn judge(vector: &Vector) -> Result<(), String> {
         Err(_) if vector.unidentifiable => Ok(()),
         Err(error) => fail(error.to_string()),
     }
+}
+
+fn is_greeting(reply: Reply, expected: &ExpectedReply) -> Result<(), String> {
+    let reply = ExpectedReply::from(reply);
+    if reply == *expected { Ok(()) } else { Err(format!("{reply:?}, wanted {expected:?}")) }
+}
+
+fn query_of(url: Option<&str>) -> String {
+    let query = url.and_then(|url| url.split_once('?'));
+    query.map(|(_, query)| query.to_owned()).unwrap_or_default()
 }
 
 #[derive(Deserialize)]
@@ -185,11 +219,10 @@ impl Published {
             "base64" => BASE64_STANDARD.decode(&self.body).expect("base64"),
             _ => self.body.clone().into_bytes(),
         };
-        let query = self.url.as_ref().and_then(|url| url.split_once('?'));
         Delivery {
             method: self.method.clone(),
             headers: self.headers.iter().collect(),
-            query: query.map(|(_, query)| query.to_owned()).unwrap_or_default(),
+            query: query_of(self.url.as_deref()),
             body,
         }
     }
