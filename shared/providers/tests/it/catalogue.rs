@@ -207,6 +207,14 @@ fn what_stripe_changes_between_attempts_does_not_make_another_payload() {
     assert!(!provider("svix").same_payload(attempt(2).as_bytes(), attempt(1).as_bytes()));
 }
 
+#[test]
+fn the_least_file_of_the_readme_does() {
+    let readme = include_str!("../../catalogue/README.md");
+    let example = readme.split("```toml").nth(1).and_then(|rest| rest.split("```").next());
+    let provider = Provider::parse("teapots.toml", example.expect("an example"));
+    assert_eq!(provider.expect("a provider").name(), "teapots");
+}
+
 fn refusal(text: &str) -> String {
     Provider::parse("mine.toml", text).expect_err("a refusal").to_string()
 }
@@ -235,7 +243,9 @@ fn syntax_errors_say_file_line_column_and_key() {
 #[test]
 fn unsafe_files_are_refused_with_key_and_reason() {
     for (from, to, reason) in UNSAFE {
-        let refusal = refusal(&SMALL.replace(from, to));
+        let file = SMALL.replace("\"x-kind\"", "\"x-signature-7\"");
+        let file = if reason.contains("x-signature-7") { file } else { SMALL.to_owned() };
+        let refusal = refusal(&file.replace(from, to));
         assert!(refusal.starts_with(&format!("mine.toml: {reason}")), "{refusal}");
     }
 }
@@ -342,6 +352,95 @@ const UNSAFE: &[(&str, &str, &str)] = &[
         "{ pointer = \"/id\" }",
         "{ pointer = \"/id\", optional = true }",
         "identity[0].id: one part at least",
+    ),
+    // Less than the body, a time that nobody signed, a list that is not gone through.
+    (
+        "signed = \"{body}\"",
+        "signed = \"{body_crc32}\"",
+        "verify[0].signed: {body} must be signed, once; if the provider does not",
+    ),
+    (
+        "signed = \"{body}\"",
+        "signed = \"{body}\"\ncovers = \"parts\"",
+        "verify[0].covers: that is not what",
+    ),
+    (
+        "signed = \"{body}\"",
+        "signed = \"{body}{fields}\"",
+        "verify[0].signed: {fields} and \"fields\"",
+    ),
+    ("signed = \"{body}\"", "signed = \"{form}\"", "verify[0].body_digest: {form} and the digest"),
+    (
+        "signed = \"{body}\"",
+        "signed = \"{secret}{body}\"",
+        "verify[0].signed: {secret} is signed by",
+    ),
+    ("signed = \"{body}\"", "", "verify[0].signed: what is signed is missing"),
+    ("signed = \"{body}\"", "signed = []", "verify[0].signed: what is signed is missing"),
+    (
+        "signed = \"{body}\"",
+        "signed = [\"{body}\", \"{method}\"]",
+        "verify[0].signed: {body} must be signed, once; if",
+    ),
+    (
+        "signed = \"{body}\"",
+        "signed = \"{a}\"\ncovers = \"parts\"\npart = [{ name = \"a\", pointer = \"/a\" }]\ntimestamp = { pointer = \"/t\", unit = \"s\" }",
+        "verify[0].signed: {timestamp} and",
+    ),
+    (
+        "signed = \"{body}\"",
+        "signed = \"{body}{a}\"\npart = [{ name = \"a\", pointer = \"/a/*/b\" }]",
+        "verify[0].part: a list that \"each\" does not",
+    ),
+    (
+        "signed = \"{body}\"",
+        "signed = \"{body}\"\neach = \"/a\"",
+        "verify[0].each: it points to a list's items",
+    ),
+    ("header = [\"x-signature\"]", "", "verify[0].header: it is missing"),
+    (
+        "header = [\"x-signature\"]",
+        "header = [\"x-signature\"]\nquery = \"s\"",
+        "verify[0].header: a signature has one place",
+    ),
+    (
+        "header = [\"x-signature\"]",
+        "header = [\"x-signature-#\"]\n",
+        "keep_headers: x-signature-7 is a signature",
+    ),
+    ("\"hmac\"", "\"token\"", "verify[0].algorithm: this scheme has no choice"),
+    ("encoding = \"hex\"", "", "verify[0]: the encoding of the signature is missing"),
+    ("{ format = \"raw\" }", "{ format = \"pem\" }", "verify[0].key: a shared key is not pem"),
+    (
+        "{ pointer = \"/id\" }",
+        "{ pointer = \"/events/*/id\" }",
+        "identity[0].id[0]: a list that \"each\" does not go through",
+    ),
+    ("{ pointer = \"/id\" }", "{ received_ms = 0 }", "identity[0].id[0]: a place is"),
+    (
+        "[[identity]]",
+        "[[identity]]\nid = [{ pointer = \"/a\" }]\n[[identity]]",
+        "identity[1]: after the first, a \"kind\"",
+    ),
+    (
+        "[[identity]]",
+        "[[identity]]\nid = [{ pointer = \"/a\" }]\n[[identity]]\nkind = \"b\"",
+        "identity[1]: only the first of those",
+    ),
+    (
+        "[[identity]]",
+        "[[handshake]]\nmethod = \"GET\"\nunsigned = true\nchallenge = { query = \"c\", hmac = \"hex\", alphabet = \"text\" }\nanswer = { body = \"{{hmac}}\" }\n[[identity]]",
+        "handshake[0].challenge: what is quoted or signed",
+    ),
+    (
+        "[[identity]]",
+        "[[handshake]]\nmethod = \"GET\"\ntoken = { query = \"t\", setting = \"s\" }\n[[identity]]",
+        "handshake[0].token: it is compared with a setting",
+    ),
+    (
+        "[[identity]]",
+        "[[handshake]]\nunsigned = true\nwhen = [{ query = \"a\", present = true }]\nconfirm = { pointer = \"/u\", hosts = [] }\n[[identity]]",
+        "handshake[0]: what confirms a subscription is signed",
     ),
     ("[[identity]]", "[answer]\nstatus = 404\n[[identity]]", "answer: the status is between"),
     ("[[identity]]", "[[handshake]]\nwhen = []\n[[identity]]", "handshake[0]: without \"when\""),

@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod hostile;
+mod traps;
 mod vectors;
 
 use domain::{delivery::Delivery, event::Source, time::Timestamp};
