@@ -483,7 +483,7 @@ def certificates(run, event):
             note = {"Type": "Notification", "MessageId": "n-1", "TopicArn": "arn:ours", "Subject": subject, "Message": "line\nTopicArn\nline", "Timestamp": rfc3339(NOW)}
             signed = sns(version, digest)("", json.dumps(note), NOW)
             code = json.loads(signed.body)["Signature"]
-            cases = run("aws-sns", sns(version, digest), note, [event("n-1", "Notification", "arn:ours", NOW)], "Signature\": \"" + code, by="cryptography", shown=pem, other=other, other_body=signed.body.replace("n-1", "n-2"), tolerance=3600)
+            cases = run("aws-sns", sns(version, digest), note, [event("n-1", "Notification", "arn:ours", NOW)], "Signature\": \"" + code, by="cryptography", shown=pem, other=other, other_body=signed.body.replace("n-1", "n-2"), tolerance=4500)
     cases.case("a certificate that has expired", signed, secrets=[expired], reason="expired_certificate")
     cut = json.loads(signed.body)
     cut.update(Message="line", TopicArn=f"line\nMessageId\nn-1\nTimestamp\n{rfc3339(NOW)}\nTopicArn\narn:ours", MessageId=None, Timestamp=rfc3339(NOW))

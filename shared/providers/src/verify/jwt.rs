@@ -69,3 +69,44 @@ pub(super) fn unsigned(
 fn decoded(piece: &str) -> Result<Vec<u8>, &'static str> {
     BASE64_URL_SAFE_NO_PAD.decode(piece).map_err(|_| "it is not base64")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(header: &str, claims: &str) -> Result<Option<String>, &'static str> {
+        let [header, claims] = [header, claims].map(|text| BASE64_URL_SAFE_NO_PAD.encode(text));
+        Token::read(&format!("{header}.{claims}.c2ln"), "ES256").map(|token| token.claim("iat"))
+    }
+
+    #[test]
+    fn the_algorithm_is_the_catalogues() {
+        assert_eq!(read(r#"{"alg":"ES256"}"#, r#"{"iat":1}"#), Ok(Some("1".into())));
+        for algorithm in ["none", "HS256", "es256", "RS256", ""] {
+            let header = format!("{{\"alg\":\"{algorithm}\"}}");
+            assert_eq!(
+                read(&header, "{}"),
+                Err("it is signed by another algorithm"),
+                "{algorithm}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused() {
+        assert!(read("{}", "{}").is_err() && read("", "{}").is_err());
+        assert_eq!(read(r#"{"alg":"ES256"}"#, "[]"), Err("its claims are not readable"));
+        for text in ["", ".", "..", "a.b", "a.b.c", "e30.e30.c2ln"] {
+            assert!(Token::read(text, "ES256").is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let claims = Map::from_iter([("iat".to_owned(), Value::from(1))]);
+        let text = format!("{}.c2ln", unsigned("ES256", Some("k"), claims));
+        let token = Token::read(&text, "ES256").expect("a token");
+        assert_eq!((token.key_id.as_deref(), token.signature), (Some("k"), "c2ln"));
+        assert_eq!(token.claim("iat").as_deref(), Some("1"));
+    }
+}

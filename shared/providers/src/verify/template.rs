@@ -235,3 +235,50 @@ const DECODED: [(&str, &str); 14] = [
     ("%3E", ">"),
     ("%3C", "<"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_port_is_added_or_taken_off() {
+        for (url, other) in [
+            ("https://a.example/x?y=1", "https://a.example:443/x?y=1"),
+            ("https://a.example:443", "https://a.example"),
+            ("http://u:p@a.example/x", "http://u:p@a.example:80/x"),
+            ("https://[::1]/x", "https://[::1]:443/x"),
+            // Of a port of its own there is no other way to write it.
+            ("https://a.example:8443/x", "https://a.example:8443/x"),
+            ("https://a.example:80/x", "https://a.example:80/x"),
+            ("https://[::1]:8443/x", "https://[::1]:8443/x"),
+            ("ftp://a.example/", "ftp://a.example/"),
+            ("a.example", "a.example"),
+        ] {
+            assert_eq!(Spelling::OtherPort.write(url), other, "{url}");
+        }
+    }
+
+    #[test]
+    fn escapes_are_decoded_in_either_case_and_once() {
+        let decoded = Spelling::Decoded.write("/a%3Ab%3ac%2520%253A%20");
+        assert_eq!(decoded, "/a:b:c%2520%253A%20");
+    }
+
+    #[test]
+    fn a_form_is_sorted_and_each_parameter_counts_once() {
+        let form = |body: &str| {
+            let delivery = Delivery {
+                method: "POST".into(),
+                headers: [("content-type", "application/x-www-form-urlencoded")]
+                    .into_iter()
+                    .collect(),
+                query: String::new(),
+                body: body.into(),
+            };
+            String::from_utf8(sorted_form(&delivery)).expect("text")
+        };
+        assert_eq!(form("b=2&a=1&b=1&b=2&c"), "a1b1b2c");
+        assert_eq!(form("B=+&a=%26&&=x"), "xB a&");
+        assert_eq!(form("{\"a\":1}"), "", "no form");
+    }
+}
