@@ -17,6 +17,8 @@ pub struct Setting {
     pub name: String,
     /// What it is, for people.
     pub what: String,
+    /// The source may do without it.
+    pub optional: bool,
 }
 
 impl Endpoint {

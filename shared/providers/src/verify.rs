@@ -187,6 +187,12 @@ pub enum Rejection {
         /// The claim.
         claim: String,
     },
+    /// Well signed, by the provider, for somebody else.
+    #[error("{place} is another than the source is for")]
+    OtherSender {
+        /// Where it is.
+        place: String,
+    },
     /// The provider signs the URL that it calls.
     #[error("the provider signs its URL, and the source has no public_url")]
     NoUrl,
@@ -221,6 +227,7 @@ impl Rejection {
             Self::FutureTimestamp { .. } => "future_timestamp",
             Self::OtherBody => "other_body",
             Self::OtherRequest { .. } => "other_request",
+            Self::OtherSender { .. } => "other_sender",
             Self::NoUrl => "no_url",
             Self::NoSetting { .. } => "no_setting",
             Self::ExpiredCertificate => "expired_certificate",
@@ -245,7 +252,8 @@ impl Rejection {
             Self::StaleTimestamp { .. }
             | Self::FutureTimestamp { .. }
             | Self::OtherBody
-            | Self::OtherRequest { .. } => 7,
+            | Self::OtherRequest { .. }
+            | Self::OtherSender { .. } => 7,
         }
     }
 }

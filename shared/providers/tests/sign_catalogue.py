@@ -484,6 +484,11 @@ def certificates(run, event):
             signed = sns(version, digest)("", json.dumps(note), NOW)
             code = json.loads(signed.body)["Signature"]
             cases = run("aws-sns", sns(version, digest), note, [event("n-1", "Notification", "arn:ours", NOW)], "Signature\": \"" + code, by="cryptography", shown=pem, other=other, other_body=signed.body.replace("n-1", "n-2"), tolerance=4500)
+    cases.extra = {"settings": {"topic_arn": "arn:ours"}}
+    cases.case("of the topic that the source is for", signed, events=[event("n-1", "Notification", "arn:ours", NOW)])
+    cases.extra = {"settings": {"topic_arn": "arn:of-somebody-else"}}
+    cases.case("of somebody else's topic", signed, reason="other_sender")
+    cases.extra = {}
     cases.case("a certificate that has expired", signed, secrets=[expired], reason="expired_certificate")
     cut = json.loads(signed.body)
     cut.update(Message="line", TopicArn=f"line\nMessageId\nn-1\nTimestamp\n{rfc3339(NOW)}\nTopicArn\narn:ours", MessageId=None, Timestamp=rfc3339(NOW))

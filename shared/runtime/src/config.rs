@@ -385,7 +385,7 @@ impl Check<'_> {
             self.problem(&format!("{path}.public_url"), problem);
         }
         let wanted = provider.settings();
-        for setting in wanted.iter().filter(|setting| !settings.contains_key(&setting.name)) {
+        for setting in wanted.iter().filter(|w| !w.optional && !settings.contains_key(&w.name)) {
             self.problem(&format!("{path}.settings.{}", setting.name), &setting.what);
         }
         for name in settings.keys().filter(|name| wanted.iter().all(|w| w.name != **name)) {

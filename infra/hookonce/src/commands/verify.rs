@@ -234,7 +234,7 @@ impl Verdict {
 fn endpoint_of(request: &Request, provider: &Provider) -> Endpoint {
     let shown = request.public_key.as_ref().or(request.secret.as_ref());
     provider.settings().iter().fold(Endpoint::new(request.url.clone()), |endpoint, setting| {
-        match request.settings.get(&setting.name).or(shown) {
+        match request.settings.get(&setting.name).or(shown.filter(|_| !setting.optional)) {
             Some(value) => endpoint.with(&setting.name, value),
             None => endpoint,
         }

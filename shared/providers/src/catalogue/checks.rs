@@ -81,13 +81,13 @@ pub(super) fn checked(written: file::File) -> Result<Catalogue, Refusal> {
 }
 
 fn settings(written: Vec<file::Setting>) -> Result<Vec<Setting>, Refusal> {
-    let read = |(at, file::Setting { name, what }): (usize, file::Setting)| {
+    let read = |(at, file::Setting { name, what, optional }): (usize, file::Setting)| {
         let is_word =
             !name.is_empty() && name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'));
         if !is_word || ["challenge", "hmac"].contains(&name.as_str()) {
             return refuse(&format!("setting[{at}].name"), "a word of a-z, 0-9 and '_'");
         }
-        Ok(Setting { name, what })
+        Ok(Setting { name, what, optional })
     };
     written.into_iter().enumerate().map(read).collect()
 }

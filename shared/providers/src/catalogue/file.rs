@@ -71,6 +71,8 @@ pub(super) struct Verify {
     pub(super) body_digest: Option<BodyDigest>,
     #[serde(default)]
     pub(super) claims: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) pinned: Vec<Token>,
     pub(super) timestamp: Option<Timestamp>,
     pub(super) tolerance_s: Option<u32>,
     pub(super) covers: Option<Coverage>,
@@ -257,6 +259,8 @@ pub(super) struct Fact {
 pub(super) struct Setting {
     pub(super) name: String,
     pub(super) what: String,
+    #[serde(default)]
+    pub(super) optional: bool,
 }
 
 #[derive(Deserialize)]

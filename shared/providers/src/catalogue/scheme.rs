@@ -55,6 +55,7 @@ pub(super) fn scheme(
     let covers = coverage(key, written.covers, &templates, &fields, body_digest.as_ref(), &parts)?;
     let signed = Signed { parts: &parts, fields: &fields, headers: headers.as_ref(), covers };
     time_is_signed(key, time.as_ref(), &templates, &signed)?;
+    let pinned = pinned(&format!("{key}.pinned"), &written.pinned, places, settings)?;
     let encoding = match (written.scheme, written.encoding) {
         (SchemeName::Jwt, None) => Encoding::Base64Url,
         (SchemeName::Token, None) => Encoding::Text,
@@ -62,7 +63,7 @@ pub(super) fn scheme(
         (_, Some(encoding)) => encoding,
         (_, None) => return refuse(key, "the encoding of the signature is missing"),
     };
-    Ok(Scheme {
+    let scheme = Scheme {
         method,
         key: key_format(&format!("{key}.key"), method, written.key)?,
         encoding,
@@ -82,9 +83,31 @@ pub(super) fn scheme(
         templates,
         body_digest,
         claims,
+        pinned,
         tolerance: tolerance(&format!("{key}.tolerance_s"), written.tolerance_s)?,
         covers,
-    })
+    };
+    match scheme.pinned.iter().find(|(selector, _)| !scheme.signs(&selector.place)) {
+        Some((selector, _)) => {
+            refuse(&format!("{key}.pinned"), format!("{} is not signed", selector.shown))
+        }
+        None => Ok(scheme),
+    }
+}
+
+fn pinned(
+    key: &str,
+    written: &[file::Token],
+    places: &mut Places<'_>,
+    settings: &[Setting],
+) -> Result<Vec<(Selector, String)>, Refusal> {
+    let read = |token: &file::Token| {
+        if settings.iter().all(|setting| setting.name != token.setting) {
+            return refuse(key, "it is compared with a setting");
+        }
+        Ok((places.selector(key, token.selector())?, token.setting.clone()))
+    };
+    written.iter().map(read).collect()
 }
 
 fn tolerance(key: &str, seconds: Option<u32>) -> Result<Option<Duration>, Refusal> {

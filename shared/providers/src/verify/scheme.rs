@@ -47,6 +47,8 @@ pub(crate) struct Scheme {
     pub(crate) body_digest: Option<BodyDigest>,
     /// Claims of a token, and what each has to be.
     pub(crate) claims: Vec<(String, Vec<Segment>)>,
+    /// Signed values that have to be the same as a setting, where the source has it.
+    pub(crate) pinned: Vec<(Selector, String)>,
     pub(crate) tolerance: Option<Duration>,
     pub(crate) covers: Coverage,
 }
@@ -223,6 +225,7 @@ impl Scheme {
         self.signed_by(keys, &mut values, token.as_ref(), &signatures, against.now)?;
         self.refuse_other_body(delivery, token.as_ref())?;
         self.refuse_other_request(&values, token.as_ref(), against.now)?;
+        self.refuse_other_sender(against.endpoint, reading)?;
         let tolerance = against.tolerance.or(self.tolerance);
         let at = self.time_within(values.time.as_deref(), against.now, tolerance)?;
         let names = self.parts.iter().map(|part| part.name.clone());
@@ -472,6 +475,22 @@ impl Scheme {
         let stated = stated.ok_or(Rejection::NoSignedPart { place: shown })?;
         let digest = hex::encode(digest::digest(&digest::SHA256, &delivery.body));
         if stated.eq_ignore_ascii_case(&digest) { Ok(()) } else { Err(Rejection::OtherBody) }
+    }
+
+    /// Some sign for all their customers with one key: what is signed says whose it is.
+    fn refuse_other_sender(
+        &self,
+        endpoint: &Endpoint,
+        reading: &Reading<'_>,
+    ) -> Result<(), Rejection> {
+        let is_other = |(selector, setting): &&(Selector, String)| {
+            let wanted = endpoint.setting(setting);
+            wanted.is_some_and(|wanted| reading.text(selector).as_deref() != Some(wanted))
+        };
+        match self.pinned.iter().find(is_other) {
+            Some((selector, _)) => Err(Rejection::OtherSender { place: selector.shown.clone() }),
+            None => Ok(()),
+        }
     }
 
     fn refuse_other_request(

@@ -397,6 +397,16 @@ const UNSAFE: &[(&str, &str, &str)] = &[
         "signed = \"{body}\"\neach = \"/a\"",
         "verify[0].each: it points to a list's items",
     ),
+    (
+        "[[verify]]",
+        "[[setting]]\nname = \"a\"\nwhat = \"\"\n[[verify]]\npinned = [{ header = \"x-a\", setting = \"a\" }]",
+        "verify[0].pinned: header x-a is not signed",
+    ),
+    (
+        "[[verify]]",
+        "[[verify]]\npinned = [{ pointer = \"/a\", setting = \"a\" }]",
+        "verify[0].pinned: it is compared with a setting",
+    ),
     ("header = [\"x-signature\"]", "", "verify[0].header: it is missing"),
     (
         "header = [\"x-signature\"]",

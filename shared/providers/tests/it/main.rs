@@ -17,7 +17,8 @@ fn provider(name: &str) -> Provider {
 /// The provider at an endpoint that has everything it could ask for.
 fn provider_at_home(name: &str) -> Provider {
     let provider = provider(name);
-    let settings = provider.settings().iter().map(|setting| setting.name.clone());
+    let settings = provider.settings().iter().filter(|setting| !setting.optional);
+    let settings = settings.map(|setting| setting.name.clone());
     let endpoint = settings
         .fold(Endpoint::new(Some(URL)), |endpoint, name| endpoint.with(name, "setting of ours"));
     provider.at(endpoint)

@@ -202,11 +202,10 @@ impl Published {
     fn provider(&self) -> Result<(Provider, Vec<Key>), String> {
         let provider = Provider::builtin(&self.provider).ok_or("no such provider")?;
         let value = self.public_key.as_ref().or(self.secret.as_ref());
-        let settings = provider.settings().to_vec();
-        let endpoint =
-            settings.iter().fold(Endpoint::new(self.url.clone()), |endpoint, setting| {
-                endpoint.with(&setting.name, value.map_or("", String::as_str))
-            });
+        let settings = provider.settings().iter().filter(|setting| !setting.optional);
+        let endpoint = settings.fold(Endpoint::new(self.url.clone()), |endpoint, setting| {
+            endpoint.with(&setting.name, value.map_or("", String::as_str))
+        });
         let jwk = self.jwk.as_ref().map(ToString::to_string);
         let texts = [jwk, self.cert_pem.clone(), self.secret.clone()];
         let texts = texts.into_iter().flatten();
