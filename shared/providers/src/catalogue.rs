@@ -6,6 +6,7 @@
 
 mod checks;
 mod file;
+mod places;
 mod scheme;
 
 use std::time::Duration;
@@ -13,10 +14,11 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::{
+    endpoint::Setting,
     identify::Identity,
     reply::{Handshake, Reply},
     sample::Sample,
-    select::Lookups,
+    select::{Lookups, Part, Selector},
     verify::Scheme,
 };
 
@@ -25,6 +27,7 @@ use crate::{
 pub(crate) struct Catalogue {
     pub(crate) name: String,
     pub(crate) title: String,
+    pub(crate) settings: Vec<Setting>,
     pub(crate) schemes: Vec<Scheme>,
     pub(crate) lookups: Lookups,
     pub(crate) identities: Vec<Identity>,
@@ -32,7 +35,13 @@ pub(crate) struct Catalogue {
     pub(crate) manual: Option<Fact>,
     pub(crate) timeout: Option<Fact>,
     pub(crate) handshakes: Vec<Handshake>,
+    /// Where a request names a certificate, and the hosts that it may be at.
+    pub(crate) certificate: Option<(Vec<Selector>, Vec<String>)>,
+    /// What tells a delivery from others where its id is not signed.
+    pub(crate) fingerprint: Vec<Part>,
     pub(crate) answer: Reply,
+    pub(crate) success: Option<String>,
+    pub(crate) origins: Vec<Origin>,
     pub(crate) cautions: Vec<String>,
     pub(crate) volatile: Vec<String>,
     pub(crate) keep_headers: Vec<String>,
@@ -51,6 +60,17 @@ pub struct Fact {
     pub confidence: Confidence,
     /// What a reader should know beside it.
     pub note: Option<String>,
+}
+
+/// Where what a file says is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Of what: `signature`, `id`, `answer`, …
+    pub of: String,
+    /// The page or the repository file.
+    pub page: String,
+    /// How well it is established.
+    pub confidence: Confidence,
 }
 
 /// How well a fact is established.

@@ -20,12 +20,7 @@ pub(crate) enum Field<'b> {
 
 /// The field `name` of a form body.
 pub(crate) fn field<'b>(body: &'b [u8], name: &str) -> Field<'b> {
-    let mut values = body
-        .split(|byte| *byte == b'&')
-        .map(|pair| match pair.iter().position(|byte| *byte == b'=') {
-            Some(at) => (&pair[..at], &pair[at + 1..]),
-            None => (pair, &pair[pair.len()..]),
-        })
+    let mut values = raw_pairs(body)
         .filter(|(known, _)| *decoded(known) == *name.as_bytes())
         .map(|(_, value)| value);
     let Some(value) = values.next() else { return Field::Absent };
@@ -37,6 +32,20 @@ pub(crate) fn field<'b>(body: &'b [u8], name: &str) -> Field<'b> {
         Cow::Owned(bytes) => String::from_utf8(bytes).ok().map(Cow::Owned),
     };
     text.map_or(Field::Undecodable, Field::Value)
+}
+
+/// Names and values of a form body, decoded.
+pub(crate) fn pairs(body: &[u8]) -> impl Iterator<Item = (Cow<'_, [u8]>, Cow<'_, [u8]>)> {
+    raw_pairs(body)
+        .filter(|(name, value)| !(name.is_empty() && value.is_empty()))
+        .map(|(name, value)| (decoded(name), decoded(value)))
+}
+
+fn raw_pairs(body: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    body.split(|byte| *byte == b'&').map(|pair| match pair.iter().position(|byte| *byte == b'=') {
+        Some(at) => (&pair[..at], &pair[at + 1..]),
+        None => (pair, &pair[pair.len()..]),
+    })
 }
 
 /// Percent and plus decoded. A percent sign without two digits stands for itself, as in browsers.
@@ -61,6 +70,17 @@ fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
         });
     }
     Cow::Owned(plain)
+}
+
+/// Bytes as RFC 3986 escapes them.
+pub(crate) fn escaped(bytes: &[u8]) -> String {
+    let escape = |byte: &u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+            char::from(*byte).to_string()
+        }
+        other => format!("%{other:02X}"),
+    };
+    bytes.iter().map(escape).collect()
 }
 
 fn hex_byte(digits: &[u8; 2]) -> Option<u8> {

@@ -4,6 +4,8 @@
 //! After that the walk goes as deep as the pointers do and no deeper. A number keeps its text: an
 //! id beyond 2^53 is not rounded.
 //!
+//! A `*` in a pointer stands for every item of a list: `/entry/*/id` is `/id` in each of them.
+//!
 //! Refused: a name that occurs twice on the way to a value. Which of the two counts differs from
 //! reader to reader, so what is identified here need not be what a handler sees.
 
@@ -14,6 +16,44 @@ use serde::{
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::value::RawValue;
+
+/// Pointers by the lists they go through.
+#[derive(Debug, Default)]
+pub(crate) struct Scope {
+    pointers: Pointers,
+    lists: Vec<List>,
+}
+
+/// A list, and what is looked up in each of its items.
+#[derive(Debug)]
+struct List {
+    slot: usize,
+    /// The text itself is the list.
+    is_text: bool,
+    items: Scope,
+}
+
+/// Where a pointer's value will be: through which lists, and in which slot there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) lists: Vec<usize>,
+    pub(crate) slot: usize,
+}
+
+/// What a list turns out to be.
+#[derive(Debug)]
+pub(crate) enum Listed<'t> {
+    /// What was found in each item.
+    Items(Vec<Found<'t>>),
+    /// Nothing, or `null`; of the text itself, anything but a list.
+    Absent,
+    /// No list, but something of this name.
+    Other(&'static str),
+    /// More than one.
+    Twice,
+    /// More items than are taken.
+    TooMany,
+}
 
 /// JSON pointers (RFC 6901) that are looked up together.
 #[derive(Debug, Default)]
@@ -30,7 +70,7 @@ struct Node {
 }
 
 /// What was found, by slot.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Found<'t>(Vec<Slot<'t>>);
 
 #[derive(Clone, Copy, Debug)]
@@ -65,15 +105,93 @@ pub(crate) struct NotJson {
     pub(crate) column: usize,
 }
 
+impl Scope {
+    /// Adds a pointer. One that ends in `*` stands for the items themselves.
+    pub(crate) fn add(&mut self, pointer: &str) -> Result<Address, &'static str> {
+        let names = steps(pointer)?;
+        let mut pieces = names.split(|name| name == "*");
+        let outside = pieces.next().unwrap_or_default();
+        let mut slot = self.pointers.names(outside);
+        let (mut scope, mut lists) = (self, Vec::new());
+        let mut is_text = outside.is_empty();
+        for piece in pieces {
+            let list = match scope.lists.iter().position(|list| list.slot == slot) {
+                Some(list) => list,
+                None => {
+                    scope.lists.push(List { slot, is_text, items: Self::default() });
+                    scope.lists.len() - 1
+                }
+            };
+            is_text = false;
+            lists.push(list);
+            scope = &mut scope.lists[list].items;
+            slot = scope.pointers.names(piece);
+        }
+        Ok(Address { lists, slot })
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.pointers.is_empty()
+    }
+
+    /// Looks up in `text` what lies outside lists.
+    pub(crate) fn find<'t>(&self, text: &'t str) -> Result<Found<'t>, NotJson> {
+        self.pointers.find(text)
+    }
+
+    /// Looks up what lies in the items of a list, given what was found around it, and what is
+    /// looked up in lists within them.
+    pub(crate) fn items<'t>(
+        &self,
+        around: &Found<'t>,
+        list: usize,
+        most: usize,
+    ) -> Result<(&Self, Listed<'t>), NotJson> {
+        let List { slot, is_text, items } = &self.lists[list];
+        let listed = match around.0[*slot] {
+            Slot::Value(text) if text.starts_with('[') => {
+                let texts = serde_json::Deserializer::from_str(text)
+                    .deserialize_seq(Texts { most })
+                    .map_err(|error| NotJson::from(&error))?;
+                if texts.len() > most {
+                    Listed::TooMany
+                } else {
+                    let found = texts.into_iter().map(|text| items.pointers.walk(text));
+                    Listed::Items(found.collect::<Result<_, _>>()?)
+                }
+            }
+            Slot::Twice => Listed::Twice,
+            Slot::Absent => Listed::Absent,
+            Slot::Value(_) if *is_text => Listed::Absent,
+            Slot::Value(_) => match around.scalar(*slot) {
+                Scalar::Null => Listed::Absent,
+                Scalar::Other(found) => Listed::Other(found),
+                Scalar::Text(_) | Scalar::Undecodable | Scalar::Absent | Scalar::Twice => {
+                    Listed::Other("a string or a number")
+                }
+            },
+        };
+        Ok((items, listed))
+    }
+}
+
 impl Pointers {
     /// Adds a pointer; the slot is where [`Found::scalar`] has its value.
     pub(crate) fn add(&mut self, pointer: &str) -> Result<usize, &'static str> {
+        let names = steps(pointer)?;
+        if names.iter().any(|name| name == "*") {
+            return Err("no list can be gone through here");
+        }
+        Ok(self.names(&names))
+    }
+
+    fn names(&mut self, names: &[String]) -> usize {
         let mut node = &mut self.root;
-        for name in steps(pointer)? {
-            let at = match node.children.iter().position(|(known, _)| *known == name) {
+        for name in names {
+            let at = match node.children.iter().position(|(known, _)| known == name) {
                 Some(at) => at,
                 None => {
-                    node.children.push((name, Node::default()));
+                    node.children.push((name.clone(), Node::default()));
                     node.children.len() - 1
                 }
             };
@@ -81,7 +199,7 @@ impl Pointers {
         }
         let slot = *node.slot.get_or_insert(self.count);
         self.count = self.count.max(slot + 1);
-        Ok(slot)
+        slot
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -91,8 +209,13 @@ impl Pointers {
     /// Looks all pointers up in `text`.
     pub(crate) fn find<'t>(&self, text: &'t str) -> Result<Found<'t>, NotJson> {
         let whole: &RawValue = serde_json::from_str(text).map_err(|error| NotJson::from(&error))?;
+        self.walk(whole.get())
+    }
+
+    /// As [`Pointers::find`], in text that is JSON.
+    fn walk<'t>(&self, text: &'t str) -> Result<Found<'t>, NotJson> {
         let mut found = Found(vec![Slot::Absent; self.count]);
-        self.root.walk(whole.get(), &mut found).map_err(|error| NotJson::from(&error))?;
+        self.root.walk(text, &mut found).map_err(|error| NotJson::from(&error))?;
         Ok(found)
     }
 }
@@ -201,6 +324,29 @@ impl<'t> Visitor<'t> for Items<'_, '_, 't> {
     }
 }
 
+/// The texts of a list's items, and one more than `most` if there are more.
+struct Texts {
+    most: usize,
+}
+
+impl<'t> Visitor<'t> for Texts {
+    type Value = Vec<&'t str>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'t>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let mut texts = Vec::new();
+        while let Some(item) = items.next_element::<&'t RawValue>()? {
+            if texts.len() <= self.most {
+                texts.push(item.get());
+            }
+        }
+        Ok(texts)
+    }
+}
+
 /// Which child a name is, if any. Names are compared as bytes, which takes lone surrogates too.
 struct Name<'n>(&'n Node);
 
@@ -234,6 +380,14 @@ impl<'t> Found<'t> {
             Slot::Absent => Slot::Value(value),
             Slot::Value(_) | Slot::Twice => Slot::Twice,
         };
+    }
+
+    /// The text of whatever lies at the pointer of `slot`, as it is written.
+    pub(crate) fn raw(&self, slot: usize) -> Option<&'t str> {
+        match self.0.get(slot) {
+            Some(Slot::Value(value)) => Some(value),
+            Some(Slot::Absent | Slot::Twice) | None => None,
+        }
     }
 
     /// What lies at the pointer of `slot`.

@@ -7,13 +7,15 @@
 //!
 //! Assumed: headers and body are as they came in, byte for byte.
 //!
-//! Absent on purpose: async, SDK types, the clock, the environment and randomness; `now` is an
-//! argument. No error and no `Debug` holds a payload, a signature or a secret.
+//! Absent on purpose: async, the network, SDK types, the clock, the environment and randomness (but
+//! for signing samples by ECDSA and RSA); `now` is an argument. No error and no `Debug` holds a payload, a signature or a secret.
 
 mod catalogue;
+mod endpoint;
 mod form;
 mod identify;
 mod json;
+mod keys;
 mod payload;
 mod provider;
 mod reply;
@@ -23,10 +25,11 @@ mod select;
 mod unit;
 mod verify;
 
-pub use catalogue::{CatalogueError, Confidence, Fact};
+pub use catalogue::{CatalogueError, Confidence, Fact, Origin};
+pub use endpoint::{Endpoint, Setting};
 pub use identify::Unidentifiable;
 pub use provider::Provider;
-pub use reply::Reply;
+pub use reply::{Greeting, Reply};
 pub use sample::{CannotSign, NoSample, SampleRequest, Unsigned};
 pub use secret::{InvalidSecret, Key, Secret};
-pub use verify::{Rejected, Rejection, VerifiedDelivery};
+pub use verify::{Coverage, Rejected, Rejection, VerifiedDelivery};

@@ -4,20 +4,28 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use domain::{
     delivery::{Delivery, Headers},
-    event::{Event, Source},
+    event::{Event, EventId, Source},
     retention::RetryWindows,
     time::Timestamp,
 };
 
 use crate::{
-    CannotSign, CatalogueError, Fact, InvalidSecret, Key, NoSample, Rejected, Rejection, Reply,
-    SampleRequest, Secret, Unidentifiable, Unsigned, VerifiedDelivery, catalogue::Catalogue,
-    identify, payload, sample, select::Place, verify,
+    CannotSign, CatalogueError, Coverage, Endpoint, Fact, Greeting, InvalidSecret, Key, NoSample,
+    Origin, Rejected, Rejection, Reply, SampleRequest, Secret, Setting, Unidentifiable, Unsigned,
+    VerifiedDelivery,
+    catalogue::Catalogue,
+    identify::{self, Identity},
+    payload, reply, sample,
+    select::Place,
+    verify::{self, Against, Scheme},
 };
 
 /// One provider. Cheap to clone.
 #[derive(Clone)]
-pub struct Provider(Arc<Catalogue>);
+pub struct Provider {
+    catalogue: Arc<Catalogue>,
+    endpoint: Arc<Endpoint>,
+}
 
 impl Provider {
     /// The provider of this name in the built-in catalogue. Its file is parsed here and now, so
@@ -39,19 +47,57 @@ impl Provider {
     /// # Errors
     /// If it is no TOML, has unknown keys, or describes what could not be safe.
     pub fn parse(file: &str, text: &str) -> Result<Self, CatalogueError> {
-        Catalogue::parse(file, text).map(|catalogue| Self(Arc::new(catalogue)))
+        let catalogue = Arc::new(Catalogue::parse(file, text)?);
+        Ok(Self { catalogue, endpoint: Arc::default() })
+    }
+
+    /// This provider as it sends to `endpoint`.
+    #[must_use]
+    pub fn at(&self, endpoint: Endpoint) -> Self {
+        Self { catalogue: Arc::clone(&self.catalogue), endpoint: Arc::new(endpoint) }
+    }
+
+    /// What an endpoint has to be told besides its secrets.
+    #[must_use]
+    pub fn settings(&self) -> &[Setting] {
+        &self.catalogue.settings
+    }
+
+    /// Whether the provider signs the URL that it calls, so that the endpoint has to know it.
+    #[must_use]
+    pub fn signs_url(&self) -> bool {
+        self.catalogue.schemes.iter().any(Scheme::signs_url)
+    }
+
+    /// How much of the body its signatures are for: the least of its schemes.
+    #[must_use]
+    pub fn coverage(&self) -> Coverage {
+        let covers = self.catalogue.schemes.iter().map(|scheme| scheme.covers);
+        covers.max().unwrap_or(Coverage::Nothing)
+    }
+
+    /// What the provider takes for success, in words.
+    #[must_use]
+    pub fn success(&self) -> Option<&str> {
+        self.catalogue.success.as_deref()
+    }
+
+    /// Where the rest of what is known of it is from.
+    #[must_use]
+    pub fn origins(&self) -> &[Origin] {
+        &self.catalogue.origins
     }
 
     /// Catalogue name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.0.name
+        &self.catalogue.name
     }
 
     /// Name for people.
     #[must_use]
     pub fn title(&self) -> &str {
-        &self.0.title
+        &self.catalogue.title
     }
 
     /// For how long the provider may send an event again.
@@ -67,33 +113,43 @@ impl Provider {
     /// For how long the provider retries by itself.
     #[must_use]
     pub fn automatic_window(&self) -> Option<&Fact> {
-        self.0.automatic.as_ref()
+        self.catalogue.automatic.as_ref()
     }
 
     /// For how long a person can have an event sent again.
     #[must_use]
     pub fn manual_window(&self) -> Option<&Fact> {
-        self.0.manual.as_ref()
+        self.catalogue.manual.as_ref()
     }
 
     /// How long the provider waits for an answer.
     #[must_use]
     pub fn timeout(&self) -> Option<&Fact> {
-        self.0.timeout.as_ref()
+        self.catalogue.timeout.as_ref()
     }
 
     /// What an operator should know.
     #[must_use]
     pub fn cautions(&self) -> &[String] {
-        &self.0.cautions
+        &self.catalogue.cautions
     }
 
     /// Whether the event id lies within what is signed. If not, a delivery that somebody recorded
     /// can be sent again as another event, for as long as its signed time allows.
     #[must_use]
     pub fn signs_event_id(&self) -> bool {
-        let mut selectors = self.0.identities.iter().flat_map(|i| &i.id).flat_map(|part| &part.any);
-        !selectors.any(|selector| matches!(selector.place, Place::Header(_)))
+        let Catalogue { identities, schemes, .. } = &*self.catalogue;
+        let is_signed = |identity: &Identity, place: &Place| {
+            // What is signed item by item is identified item by item, and as nothing else.
+            let mut signers =
+                schemes.iter().filter(|s| s.each.is_none() || s.each == identity.each);
+            // A part is there only if it was signed; where a scheme has none, another place counts.
+            matches!(place, Place::Signed(_)) || signers.all(|scheme| scheme.signs(place))
+        };
+        identities.iter().all(|identity| {
+            let mut places = identity.id.iter().flat_map(|part| &part.any);
+            places.all(|selector| is_signed(identity, &selector.place))
+        })
     }
 
     /// Reads a secret, once at start.
@@ -101,7 +157,7 @@ impl Provider {
     /// # Errors
     /// If it is empty, surrounded by white space, or nothing that the provider hands out.
     pub fn key(&self, secret: &Secret) -> Result<Key, InvalidSecret> {
-        Key::read(self.name(), self.0.schemes.iter().map(|scheme| &scheme.key), secret)
+        Key::read(self.name(), self.catalogue.schemes.iter().map(|scheme| &scheme.key), secret)
     }
 
     /// Verifies a delivery with any of `keys`. `tolerance` replaces the provider's own.
@@ -130,18 +186,87 @@ impl Provider {
         now: Timestamp,
         tolerance: Option<Duration>,
     ) -> Result<VerifiedDelivery, Rejected> {
-        verify::verify(&self.0.schemes, delivery, keys, now, tolerance)
+        let Catalogue { schemes, lookups, .. } = &*self.catalogue;
+        let endpoint = &self.endpoint;
+        verify::verify(&Against { schemes, lookups, endpoint, keys, now, tolerance }, delivery)
+    }
+
+    /// The answer to a request that comes without a signature and asks whether we are who we say,
+    /// if `delivery` is one. It writes nothing and tells nothing but what was to be proved.
+    #[must_use]
+    pub fn greet(&self, delivery: &Delivery, keys: &[Key]) -> Option<Greeting> {
+        let Catalogue { handshakes, lookups, schemes, .. } = &*self.catalogue;
+        let unsigned = || handshakes.iter().filter(|handshake| handshake.unsigned);
+        // A signature that is there is looked at first.
+        let is_signed =
+            delivery.headers.iter().any(|(name, _)| schemes.iter().any(|s| s.is_signature(name)));
+        if is_signed || unsigned().next().is_none() {
+            return None;
+        }
+        let body = lookups.open(delivery);
+        let reading = lookups.read(delivery, &[], Timestamp::from_secs(0), &body);
+        let handshake = unsigned().find(|known| known.is_this(&delivery.method, &reading))?;
+        let key = keys.iter().find_map(Key::shared);
+        let answer = handshake.answer(&reading, &self.endpoint, key);
+        Some(answer.map_or_else(|| Greeting::Refused(handshake.refused()), Greeting::Answered))
     }
 
     /// The answer to a handshake, if `delivery` is one.
     #[must_use]
     pub fn handshake(&self, delivery: &VerifiedDelivery) -> Option<Reply> {
-        if self.0.handshakes.is_empty() {
+        let Catalogue { handshakes, lookups, .. } = &*self.catalogue;
+        if handshakes.is_empty() {
             return None;
         }
-        let body = self.0.lookups.open(delivery);
-        let reading = self.0.lookups.read(delivery, &body);
-        self.0.handshakes.iter().find_map(|handshake| handshake.answer(&reading))
+        delivery.read(lookups, |reading| {
+            handshakes
+                .iter()
+                .filter(|handshake| handshake.is_this(delivery.method(), reading))
+                .find_map(|handshake| {
+                    handshake.answer(reading, &self.endpoint, delivery.hmac.as_ref())
+                })
+        })
+    }
+
+    /// The address that a handshake asks to be called, once, to confirm it. At no host but those
+    /// that the catalogue names.
+    #[must_use]
+    pub fn confirmation(&self, delivery: &VerifiedDelivery) -> Option<String> {
+        let Catalogue { handshakes, lookups, .. } = &*self.catalogue;
+        delivery.read(lookups, |reading| {
+            let asked = handshakes.iter().filter(|asked| asked.is_this(delivery.method(), reading));
+            let (place, hosts) = asked.filter_map(|asked| asked.confirm.as_ref()).next()?;
+            let url = reading.text(place)?;
+            reply::is_at(&url, hosts).then(|| url.into_owned())
+        })
+    }
+
+    /// Where a delivery, unverified as it is, says that the certificate of its signer is. At no
+    /// host but those that the catalogue names. Whoever fetches it gives it to [`Provider::key`].
+    #[must_use]
+    pub fn certificate_url(&self, delivery: &Delivery) -> Option<String> {
+        let Catalogue { certificate, lookups, .. } = &*self.catalogue;
+        let (places, hosts) = certificate.as_ref()?;
+        let body = lookups.open(delivery);
+        let reading = lookups.read(delivery, &[], Timestamp::from_secs(0), &body);
+        let url = places.iter().find_map(|place| reading.text(place))?;
+        reply::is_at(&url, hosts).then(|| url.into_owned())
+    }
+
+    /// An id of what the delivery says, whatever id it came with. Where the event id is not signed,
+    /// a second claim by this one, kept for a short while, refuses a recorded body that is sent
+    /// again under a fresh id. `None` where the provider may honestly send the same twice.
+    #[must_use]
+    pub fn fingerprint(&self, delivery: &VerifiedDelivery) -> Option<EventId> {
+        let Catalogue { fingerprint, lookups, .. } = &*self.catalogue;
+        if fingerprint.is_empty() {
+            return None;
+        }
+        delivery.read(lookups, |reading| {
+            let parts: Vec<_> =
+                fingerprint.iter().map(|part| reading.part(part)).collect::<Result<_, _>>().ok()?;
+            EventId::frame(Some("fingerprint"), parts.iter().map(Option::as_deref)).ok()
+        })
     }
 
     /// The events of a delivery, which goes into them: the payload is not copied.
@@ -153,27 +278,27 @@ impl Provider {
         delivery: VerifiedDelivery,
         source: &Source,
     ) -> Result<Vec<Event>, Unidentifiable> {
-        let Catalogue { name, lookups, identities, keep_headers, .. } = &*self.0;
+        let Catalogue { name, lookups, identities, keep_headers, .. } = &*self.catalogue;
         identify::identify(name, lookups, identities, keep_headers, delivery, source)
     }
 
     /// What the provider takes for success.
     #[must_use]
     pub fn answer(&self) -> Reply {
-        self.0.answer.clone()
+        self.catalogue.answer.clone()
     }
 
     /// Whether two payloads under one key say the same, apart from what the provider changes
     /// between attempts.
     #[must_use]
     pub fn same_payload(&self, first: &[u8], second: &[u8]) -> bool {
-        payload::same(&self.0.volatile, first, second)
+        payload::same(&self.catalogue.volatile, first, second)
     }
 
     /// The provider's name for this attempt, if it has one. For logs only.
     #[must_use]
     pub fn attempt_id<'a>(&self, headers: &'a Headers) -> Option<&'a str> {
-        headers.get(self.0.attempt_header.as_deref()?)
+        headers.get(self.catalogue.attempt_header.as_deref()?)
     }
 
     /// A sample event of our own making.
@@ -181,16 +306,16 @@ impl Provider {
     /// # Errors
     /// If there is none of this type, or the id is not visible ASCII.
     pub fn sample(&self, request: &SampleRequest<'_>) -> Result<Unsigned, NoSample> {
-        sample::sample(self.name(), &self.0.samples, request)
+        sample::sample(self.name(), &self.catalogue.samples, request)
     }
 
     /// Event types there are samples of, the default one first.
     pub fn sample_types(&self) -> impl Iterator<Item = &str> {
-        self.0.samples.iter().map(|sample| sample.default_type.as_str())
+        self.catalogue.samples.iter().map(|sample| sample.default_type.as_str())
     }
 
     /// Signs as the provider would, by its first scheme that `key` is for: a POST with the
-    /// signature headers set.
+    /// signature set.
     ///
     /// # Errors
     /// If the key is a public key or another provider's, or a signed header is missing.
@@ -201,13 +326,15 @@ impl Provider {
         now: Timestamp,
     ) -> Result<Delivery, CannotSign> {
         let usable = |(at, scheme)| Some((scheme, key.material(at)?));
-        let first = self.0.schemes.iter().enumerate().find_map(usable);
+        let first = self.catalogue.schemes.iter().enumerate().find_map(usable);
         let Some((scheme, material)) = first else {
             return Err(CannotSign::WrongKey { provider: self.name().to_owned() });
         };
         let Unsigned { headers, body } = unsigned;
-        let headers = scheme.sign(material, &headers.into_iter().collect(), &body, now)?;
-        Ok(Delivery { method: "POST".to_owned(), headers, query: String::new(), body })
+        let headers = headers.into_iter().collect();
+        let query = self.endpoint.query();
+        let delivery = Delivery { method: "POST".to_owned(), headers, query, body };
+        scheme.sign(material, delivery, &self.catalogue.lookups, &self.endpoint, now)
     }
 }
 
@@ -224,6 +351,8 @@ macro_rules! builtin {
 
         fn builtin_text(name: &str) -> Option<&'static str> {
             match name {
+                // One signature, two products: the name of both is that of the older one.
+                "discord" => builtin_text("discord-interactions"),
                 $($name => Some(include_str!(concat!("../catalogue/", $name, ".toml"))),)*
                 _ => None,
             }
@@ -231,4 +360,64 @@ macro_rules! builtin {
     };
 }
 
-builtin!["github", "shopify", "slack", "standard-webhooks", "stripe", "svix"];
+builtin![
+    "adyen",
+    "aws-sns",
+    "bigcommerce",
+    "bitbucket",
+    "bitbucket-data-center",
+    "braintree",
+    "calcom",
+    "calendly",
+    "checkout.com",
+    "circleci",
+    "clerk",
+    "coinbase-commerce",
+    "contentful",
+    "discord-interactions",
+    "discord-webhook-events",
+    "docusign",
+    "dropbox",
+    "elevenlabs",
+    "eventbridge",
+    "github",
+    "gitlab",
+    "gocardless",
+    "hubspot",
+    "intercom",
+    "jira",
+    "jira-connect",
+    "lemonsqueezy",
+    "linear",
+    "mailgun",
+    "meta",
+    "microsoft-graph",
+    "mollie",
+    "mollie-classic",
+    "openai",
+    "paddle",
+    "pagerduty",
+    "paypal",
+    "plaid",
+    "postmark",
+    "quickbooks",
+    "razorpay",
+    "resend",
+    "sendgrid",
+    "sentry",
+    "shopify",
+    "slack",
+    "square",
+    "standard-webhooks",
+    "stripe",
+    "svix",
+    "twilio",
+    "typeform",
+    "vercel",
+    "whatsapp-cloud",
+    "woocommerce",
+    "x",
+    "xero",
+    "zendesk",
+    "zoom",
+];

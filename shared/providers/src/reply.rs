@@ -1,6 +1,18 @@
-//! What a provider gets to hear.
+//! What a provider gets to hear, and the requests that are no events but ask whether we are who we
+//! say.
+//!
+//! Some of those come unsigned, and what answers them answers anybody. So what is sent back is
+//! short, of a narrow alphabet and never a page that a browser would run; and what is signed for
+//! somebody can be no delivery: a body needs characters that a challenge may not have.
 
-use crate::select::{Condition, Reading, Selector};
+use ring::hmac;
+
+use crate::{
+    endpoint::Endpoint,
+    secret::Encoding,
+    select::{Condition, Reading, Selector},
+    verify::same,
+};
 
 /// An HTTP answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,29 +25,150 @@ pub struct Reply {
     pub body: String,
 }
 
+/// What an unsigned request for a handshake comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Greeting {
+    /// What its sender wants to hear.
+    Answered(Reply),
+    /// A wrong token, or a challenge that nobody honest sends.
+    Refused(Reply),
+}
+
 /// A request that is no event but asks whether we are who we say.
 #[derive(Debug)]
 pub(crate) struct Handshake {
+    /// Any where there is none.
+    pub(crate) method: Option<String>,
     pub(crate) when: Vec<Condition>,
-    /// The answer; its body stays empty where a value is echoed.
+    /// It is answered without a signature.
+    pub(crate) unsigned: bool,
+    /// A value that has to be the same as a setting's.
+    pub(crate) token: Option<(Selector, String)>,
+    pub(crate) challenge: Option<Challenge>,
+    /// An address that is to be called to confirm, and the hosts it may be at.
+    pub(crate) confirm: Option<(Selector, Vec<String>)>,
+    /// The answer, with placeholders in its body.
     pub(crate) reply: Reply,
-    pub(crate) echo: Option<Selector>,
+    /// The status of a refusal.
+    pub(crate) refusal: u16,
+}
+
+/// What is to be sent back, or signed and sent back.
+#[derive(Debug)]
+pub(crate) struct Challenge {
+    pub(crate) place: Selector,
+    pub(crate) alphabet: Alphabet,
+    pub(crate) longest: usize,
+    /// How its keyed hash is written, where that is wanted.
+    pub(crate) hmac: Option<Encoding>,
+}
+
+/// What a challenge may consist of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Alphabet {
+    /// Any printable text.
+    Text,
+    /// Letters, digits, and what base64 and UUIDs have besides.
+    Token,
+    /// Hexadecimal digits.
+    Hex,
 }
 
 impl Handshake {
-    /// The answer, if this is such a request and has what is to be echoed.
-    pub(crate) fn answer(&self, reading: &Reading<'_>) -> Option<Reply> {
-        if !reading.meets(&self.when) {
-            return None;
+    /// Whether `method` and body are those of this handshake.
+    pub(crate) fn is_this(&self, method: &str, reading: &Reading<'_>) -> bool {
+        self.method.as_deref().is_none_or(|wanted| wanted == method) && reading.meets(&self.when)
+    }
+
+    /// The answer, if token and challenge are as they should be.
+    pub(crate) fn answer(
+        &self,
+        reading: &Reading<'_>,
+        endpoint: &Endpoint,
+        key: Option<&hmac::Key>,
+    ) -> Option<Reply> {
+        if let Some((selector, setting)) = &self.token {
+            let wanted = endpoint.setting(setting)?;
+            if !same(wanted.as_bytes(), reading.text(selector)?.as_bytes()) {
+                return None;
+            }
         }
         let mut reply = self.reply.clone();
-        if let Some(echo) = &self.echo {
-            let text = reading.text(echo).filter(|text| text.len() <= MAX_ECHO_BYTES)?;
-            reply.body = text.into_owned();
+        if let Some(challenge) = &self.challenge {
+            let text = reading.text(&challenge.place).filter(|text| challenge.is_sound(text))?;
+            if let Some(encoding) = challenge.hmac {
+                let code = encoding.encode(hmac::sign(key?, text.as_bytes()).as_ref());
+                reply.body = reply.body.replace("{{hmac}}", &code);
+            }
+            for name in endpoint.names() {
+                let value = endpoint.setting(name).unwrap_or_default();
+                reply.body = reply.body.replace(&format!("{{{{{name}}}}}"), value);
+            }
+            // Last, so that nothing in it is taken for a placeholder.
+            reply.body = reply.body.replace("{{challenge}}", &text);
         }
         Some(reply)
     }
+
+    pub(crate) fn refused(&self) -> Reply {
+        Reply { status: self.refusal, headers: Vec::new(), body: String::new() }
+    }
 }
 
-/// Longest challenge that is echoed. Those seen have under 100 bytes.
-const MAX_ECHO_BYTES: usize = 1024;
+impl Challenge {
+    fn is_sound(&self, text: &str) -> bool {
+        let is_sound = |c: char| match self.alphabet {
+            Alphabet::Text => !c.is_control(),
+            Alphabet::Token => c.is_ascii_alphanumeric() || "-_.~+/=".contains(c),
+            Alphabet::Hex => c.is_ascii_hexdigit(),
+        };
+        (1..=self.longest).contains(&text.len()) && text.chars().all(is_sound)
+    }
+}
+
+/// Whether `url` is one of HTTPS at one of `hosts`, of which `*` stands for one label. No port, no
+/// user: what a person and two parsers could read differently is not called.
+pub(crate) fn is_at(url: &str, hosts: &[String]) -> bool {
+    let Some(rest) = url.strip_prefix("https://") else { return false };
+    let Some((host, _)) = rest.split_once('/') else { return false };
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    };
+    let is_host = |pattern: &String| {
+        let (wanted, labels): (Vec<_>, Vec<_>) =
+            (pattern.split('.').collect(), host.split('.').collect());
+        wanted.len() == labels.len()
+            && wanted
+                .iter()
+                .zip(&labels)
+                .all(|(wanted, label)| is_label(label) && (*wanted == "*" || wanted == label))
+    };
+    url.bytes().all(|byte| byte.is_ascii_graphic()) && hosts.iter().any(is_host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_at_the_hosts_are_called() {
+        let hosts = ["sns.*.amazonaws.com".to_owned()];
+        assert!(is_at("https://sns.eu-west-1.amazonaws.com/?Action=Confirm", &hosts));
+        for url in [
+            "http://sns.eu-west-1.amazonaws.com/",
+            "https://sns.eu-west-1.amazonaws.com",
+            "https://sns.eu-west-1.amazonaws.com.evil.example/",
+            "https://sns.eu.west.amazonaws.com/",
+            "https://sns..amazonaws.com/",
+            "https://sns.eu-west-1.amazonaws.com:8080/",
+            "https://evil.example@sns.eu-west-1.amazonaws.com/",
+            "https://evil.example\\\\@sns.eu-west-1.amazonaws.com/",
+            "https://evil.example#.amazonaws.com/",
+            "https://sns.eu-west-1.amazonaws.com/\n",
+        ] {
+            assert!(!is_at(url, &hosts), "{url}");
+        }
+    }
+}

@@ -2,7 +2,10 @@
 
 use domain::time::Timestamp;
 
-use crate::unit::{Unit, rfc3339};
+use crate::{
+    form,
+    unit::{Unit, rfc3339},
+};
 
 /// Which sample is wanted.
 #[derive(Clone, Copy, Debug)]
@@ -78,11 +81,17 @@ pub enum CannotSign {
         /// The provider.
         provider: String,
     },
-    /// A header that is part of what is signed.
-    #[error("header {header}, which is part of what is signed, is missing")]
-    MissingHeader {
-        /// The header.
-        header: String,
+    /// A value that is part of what is signed.
+    #[error("{place}, which is part of what is signed, is missing")]
+    Missing {
+        /// Where it should be.
+        place: String,
+    },
+    /// The endpoint is not configured for it.
+    #[error("it cannot be signed: {reason}")]
+    Incomplete {
+        /// What is missing.
+        reason: String,
     },
 }
 
@@ -118,13 +127,27 @@ pub(crate) fn sample(
         text.replace("{{id}}", &escape(id))
             .replace("{{type}}", &escape(event_type))
             .replace("{{unix}}", &Unit::Seconds.write(now))
+            .replace("{{millis}}", &Unit::Millis.write(now))
             .replace("{{rfc3339}}", &rfc3339(now))
     };
     let headers = sample.headers.iter();
     Ok(Unsigned {
         headers: headers.map(|(name, value)| (name.clone(), fill(value, str::to_owned))).collect(),
-        body: fill(&sample.body, in_json).into_bytes(),
+        body: fill(&sample.body, if sample.is_form() { in_form } else { in_json }).into_bytes(),
     })
+}
+
+impl Sample {
+    fn is_form(&self) -> bool {
+        self.headers.iter().any(|(name, value)| {
+            name == "content-type" && value.starts_with("application/x-www-form-urlencoded")
+        })
+    }
+}
+
+/// Visible ASCII as it stands within a form.
+fn in_form(text: &str) -> String {
+    form::escaped(text.as_bytes())
 }
 
 /// Visible ASCII as it stands within a JSON string.

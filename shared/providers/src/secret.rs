@@ -9,9 +9,15 @@ use base64::{
     Engine,
     alphabet::STANDARD,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+    prelude::BASE64_URL_SAFE_NO_PAD,
 };
-use ring::{hmac, signature::Ed25519KeyPair};
+use ring::{digest, hmac};
 use serde::Deserialize;
+
+use crate::{
+    keys::{self, KeyPair, PublicKey},
+    verify::{Algorithm, Method},
+};
 
 /// A provider's secret as configured. `Debug` shows nothing of it.
 #[derive(Clone, PartialEq, Eq)]
@@ -42,11 +48,17 @@ impl fmt::Debug for Secret {
 #[derive(Clone)]
 pub struct Key(Vec<Option<Material>>);
 
+/// A secret, as one scheme works with it.
 #[derive(Clone)]
 pub(crate) enum Material {
+    /// The key of a keyed hash.
     Shared(hmac::Key),
-    Public([u8; PUBLIC_KEY_BYTES]),
-    Pair(Arc<Ed25519KeyPair>),
+    /// The text itself.
+    Text(Arc<str>),
+    /// What verifies and cannot sign.
+    Public(Arc<PublicKey>),
+    /// What does both.
+    Pair(Arc<KeyPair>),
 }
 
 impl Key {
@@ -59,18 +71,19 @@ impl Key {
         if secret.is_empty() {
             return Err(InvalidSecret::Empty);
         }
+        let formats: Vec<_> = formats.into_iter().collect();
+        // A file of PEM ends in a line feed.
+        let is_pem = formats.iter().all(|format| format.text == KeyText::Pem);
+        let secret = if is_pem { secret.trim_ascii() } else { secret };
         if secret.trim() != secret {
             return Err(InvalidSecret::Whitespace);
         }
-        let read: Vec<_> = formats.into_iter().map(|format| format.read(secret)).collect();
-        let is_asymmetric =
-            read.iter().any(|key| matches!(key, Ok(Material::Public(_) | Material::Pair(_))));
+        let read: Vec<_> = formats.iter().map(|format| format.read(secret)).collect();
+        let is_asymmetric = read.iter().any(|key| key.as_ref().is_ok_and(|key| !key.is_shared()));
         let reasons: Vec<_> = read.iter().filter_map(|key| key.as_ref().err().copied()).collect();
         let keys: Vec<_> = read
             .into_iter()
-            .map(|key| {
-                key.ok().filter(|key| !(is_asymmetric && matches!(key, Material::Shared(_))))
-            })
+            .map(|key| key.ok().filter(|key| !(is_asymmetric && key.is_shared())))
             .collect();
         if keys.iter().all(Option::is_none) {
             return Err(InvalidSecret::Unfit {
@@ -84,6 +97,20 @@ impl Key {
     /// What the scheme of this index works with.
     pub(crate) fn material(&self, scheme: usize) -> Option<&Material> {
         self.0.get(scheme)?.as_ref()
+    }
+
+    /// The key of a keyed hash, if it is one for any scheme.
+    pub(crate) fn shared(&self) -> Option<&hmac::Key> {
+        self.0.iter().flatten().find_map(|material| match material {
+            Material::Shared(key) => Some(key),
+            Material::Text(_) | Material::Public(_) | Material::Pair(_) => None,
+        })
+    }
+}
+
+impl Material {
+    const fn is_shared(&self) -> bool {
+        matches!(self, Self::Shared(_) | Self::Text(_))
     }
 }
 
@@ -112,48 +139,102 @@ pub enum InvalidSecret {
     },
 }
 
-/// How a scheme's key is written.
+/// How a scheme's key is written, and what it is for.
 #[derive(Clone, Debug)]
-pub(crate) enum KeyFormat {
-    /// A shared secret, its text being the key.
-    Text { algorithm: hmac::Algorithm },
-    /// A shared secret to be decoded, with or without the prefix.
-    Encoded { algorithm: hmac::Algorithm, encoding: Encoding, prefix: String },
-    /// A public key, or the pair as the signer has it. The prefixes are not optional.
-    Ed25519 { encoding: Encoding, prefix: String, private_prefix: Option<String> },
+pub(crate) struct KeyFormat {
+    pub(crate) method: Method,
+    pub(crate) text: KeyText,
+    /// Before the key. Of a shared secret it may be left out, of a public key it may not.
+    pub(crate) prefix: String,
+    /// Before a pair, where the signer writes one.
+    pub(crate) private_prefix: Option<String>,
+}
+
+/// What the text of a secret is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum KeyText {
+    /// The key.
+    Raw,
+    /// The key with its HTML entities written out.
+    Html,
+    /// What the key is the SHA-1 of.
+    Sha1,
+    Hex,
+    Base64,
+    /// A certificate, a public key or, for signing, a private key.
+    Pem,
+    /// A JSON web key.
+    Jwk,
 }
 
 impl KeyFormat {
     fn read(&self, secret: &str) -> Result<Material, &'static str> {
-        match self {
-            Self::Text { algorithm } => {
-                Ok(Material::Shared(hmac::Key::new(*algorithm, secret.as_bytes())))
+        let Self { method, text, prefix, private_prefix } = self;
+        let algorithm = match method {
+            Method::Digest(_) | Method::Token => return Ok(Material::Text(secret.into())),
+            Method::Hmac(algorithm) => {
+                let secret = secret.strip_prefix(prefix.as_str()).unwrap_or(secret);
+                let key = text.shared(secret)?;
+                return Ok(Material::Shared(hmac::Key::new(*algorithm, &key)));
             }
-            Self::Encoded { algorithm, encoding, prefix } => {
-                let key = encoding.decode_key(secret.strip_prefix(prefix).unwrap_or(secret))?;
-                Ok(Material::Shared(hmac::Key::new(*algorithm, &key)))
-            }
-            Self::Ed25519 { encoding, prefix, private_prefix } => {
-                let pair = private_prefix.as_ref().and_then(|prefix| secret.strip_prefix(prefix));
-                if let Some(pair) = pair {
-                    return key_pair(&encoding.decode_key(pair)?);
-                }
-                let key = secret.strip_prefix(prefix).ok_or("no prefix of an Ed25519 key")?;
-                let key = encoding.decode_key(key)?;
-                let key = key.try_into().map_err(|_| "an Ed25519 public key has 32 bytes")?;
-                Ok(Material::Public(key))
+            Method::Public(algorithm) => *algorithm,
+        };
+        let pair = private_prefix.as_ref().and_then(|prefix| secret.strip_prefix(prefix));
+        if let (Some(pair), Algorithm::Ed25519) = (pair, algorithm) {
+            return keys::ed25519_pair(&text.decode(pair)?);
+        }
+        let secret = secret.strip_prefix(prefix.as_str()).ok_or("no prefix of a public key")?;
+        match (text, algorithm) {
+            (KeyText::Pem, Algorithm::RsaSha1 | Algorithm::RsaSha256) => keys::rsa(secret),
+            (KeyText::Jwk, Algorithm::P256Fixed) => keys::jwk(secret),
+            (_, Algorithm::Ed25519) => keys::ed25519(&text.decode(secret)?),
+            (_, Algorithm::P256Der) => keys::p256(&text.decode(secret)?),
+            (_, Algorithm::P256Fixed | Algorithm::RsaSha1 | Algorithm::RsaSha256) => {
+                Err("such a key is not written like this")
             }
         }
     }
 }
 
-/// Seed and public key, one after the other.
-fn key_pair(bytes: &[u8]) -> Result<Material, &'static str> {
-    let (seed, public) =
-        bytes.split_at_checked(PUBLIC_KEY_BYTES).ok_or("an Ed25519 key pair has 64 bytes")?;
-    let pair = Ed25519KeyPair::from_seed_and_public_key(seed, public)
-        .map_err(|_| "seed and public key are no Ed25519 key pair")?;
-    Ok(Material::Pair(Arc::new(pair)))
+impl KeyText {
+    /// The bytes of a shared secret.
+    fn shared(self, secret: &str) -> Result<Vec<u8>, &'static str> {
+        match self {
+            Self::Raw | Self::Pem | Self::Jwk => Ok(secret.as_bytes().to_vec()),
+            Self::Html => Ok(without_entities(secret).into_bytes()),
+            Self::Sha1 => {
+                let sha1 = &digest::SHA1_FOR_LEGACY_USE_ONLY;
+                Ok(digest::digest(sha1, secret.as_bytes()).as_ref().to_vec())
+            }
+            Self::Hex | Self::Base64 => self.decode(secret),
+        }
+    }
+
+    /// A key: as people and senders write it, base64 with or without padding.
+    fn decode(self, text: &str) -> Result<Vec<u8>, &'static str> {
+        let key = match self {
+            Self::Hex => hex::decode(text).map_err(|_| "it is not hex")?,
+            Self::Base64 => LENIENT_BASE64.decode(text).map_err(|_| "it is not base64")?,
+            Self::Raw | Self::Html | Self::Sha1 | Self::Pem | Self::Jwk => {
+                return Err("such a key is not written like this");
+            }
+        };
+        if key.is_empty() { Err("there is nothing after its prefix") } else { Ok(key) }
+    }
+}
+
+/// The entities that a shop writes into a secret when it stores it.
+fn without_entities(text: &str) -> String {
+    const ENTITIES: [(&str, &str); 6] = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&#039;", "'"),
+        ("&#39;", "'"),
+        ("&amp;", "&"),
+    ];
+    ENTITIES.iter().fold(text.to_owned(), |text, (entity, plain)| text.replace(entity, plain))
 }
 
 /// How bytes are written.
@@ -162,6 +243,9 @@ fn key_pair(bytes: &[u8]) -> Result<Material, &'static str> {
 pub(crate) enum Encoding {
     Hex,
     Base64,
+    Base64Url,
+    /// As they are.
+    Text,
 }
 
 impl Encoding {
@@ -170,6 +254,8 @@ impl Encoding {
         match self {
             Self::Hex => hex::decode(text).ok(),
             Self::Base64 => base64::prelude::BASE64_STANDARD.decode(text).ok(),
+            Self::Base64Url => BASE64_URL_SAFE_NO_PAD.decode(text).ok(),
+            Self::Text => Some(text.as_bytes().to_vec()),
         }
     }
 
@@ -177,16 +263,9 @@ impl Encoding {
         match self {
             Self::Hex => hex::encode(bytes),
             Self::Base64 => base64::prelude::BASE64_STANDARD.encode(bytes),
+            Self::Base64Url => BASE64_URL_SAFE_NO_PAD.encode(bytes),
+            Self::Text => String::from_utf8_lossy(bytes).into_owned(),
         }
-    }
-
-    /// A key: as people and senders write it, with or without padding.
-    fn decode_key(self, text: &str) -> Result<Vec<u8>, &'static str> {
-        let key = match self {
-            Self::Hex => hex::decode(text).map_err(|_| "it is not hex")?,
-            Self::Base64 => LENIENT_BASE64.decode(text).map_err(|_| "it is not base64")?,
-        };
-        if key.is_empty() { Err("there is nothing after its prefix") } else { Ok(key) }
     }
 }
 
@@ -197,22 +276,21 @@ const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Of Ed25519: the public key, and the seed too.
-pub(crate) const PUBLIC_KEY_BYTES: usize = 32;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn standard_webhooks() -> [KeyFormat; 2] {
         [
-            KeyFormat::Encoded {
-                algorithm: hmac::HMAC_SHA256,
-                encoding: Encoding::Base64,
+            KeyFormat {
+                method: Method::Hmac(hmac::HMAC_SHA256),
+                text: KeyText::Base64,
                 prefix: "whsec_".into(),
+                private_prefix: None,
             },
-            KeyFormat::Ed25519 {
-                encoding: Encoding::Base64,
+            KeyFormat {
+                method: Method::Public(Algorithm::Ed25519),
+                text: KeyText::Base64,
                 prefix: "whpk_".into(),
                 private_prefix: Some("whsk_".into()),
             },
@@ -236,7 +314,7 @@ mod tests {
     #[test]
     fn a_public_key_never_becomes_a_shared_secret() {
         let mut formats = standard_webhooks();
-        formats[0] = KeyFormat::Text { algorithm: hmac::HMAC_SHA256 };
+        formats[0].text = KeyText::Raw;
         let public = format!("whpk_{}", Encoding::Base64.encode(&[7; 32]));
         let key = Key::read("p", &formats, &Secret::new(public)).expect("a public key");
         assert!(key.material(0).is_none());
@@ -253,6 +331,15 @@ mod tests {
             let refusal = usable(secret).expect_err("no key").to_string();
             assert!(!refusal.contains("unter2") && !refusal.contains("aHVudGVy"), "{refusal}");
         }
+    }
+
+    #[test]
+    fn what_looks_encoded_and_is_not_keeps_its_text() {
+        let shared = |text: KeyText, secret| text.shared(secret).expect("a key");
+        assert_eq!(shared(KeyText::Raw, "aHVudGVyMg=="), b"aHVudGVyMg==");
+        assert_eq!(shared(KeyText::Raw, "00ff"), b"00ff");
+        assert_eq!(shared(KeyText::Html, "a&amp;lt;b&#039;&lt;"), b"a&lt;b'<");
+        assert_eq!(shared(KeyText::Sha1, "a")[..2], [0x86, 0xf7]);
     }
 
     #[test]

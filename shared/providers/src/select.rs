@@ -4,34 +4,48 @@
 //! `content-type` is outside every signature, and a JSON text that contains `&trigger_id=…` must
 //! not become a form because a header says so.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, rc::Rc};
 
-use domain::{delivery::Headers, event::InvalidEventId};
+use domain::{
+    delivery::{Delivery, Headers},
+    event::InvalidEventId,
+    limits,
+    time::Timestamp,
+};
+use ring::digest;
 
 use crate::{
-    Unidentifiable, VerifiedDelivery,
+    Unidentifiable,
     form::{self, Field},
-    json::{self, Found, NotJson, Pointers, Scalar},
+    json::{self, Address, Found, Listed, NotJson, Pointers, Scalar, Scope},
 };
 
 /// One place of a value.
 #[derive(Debug)]
 pub(crate) struct Selector {
     pub(crate) place: Place,
+    /// The value is the SHA-256 of what lies there.
+    pub(crate) digest: bool,
     /// The place as errors name it.
     pub(crate) shown: String,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A header.
     Header(String),
+    /// A parameter of the query string.
+    Query(String),
     /// A part of what was signed, by name.
     Signed(String),
-    /// A pointer into a JSON body, by slot.
-    Json(usize),
+    /// A pointer into a JSON body.
+    Json(Address),
     /// A field of a form body, and a pointer into it where it holds JSON.
     Form { field: usize, pointer: Option<usize> },
+    /// The body as a whole.
+    Body,
+    /// When the delivery was received, cut to so many milliseconds.
+    Received(u32),
 }
 
 /// One part of an id, a type, an object: the first of its alternatives that has a value.
@@ -45,13 +59,29 @@ pub(crate) struct Part {
 #[derive(Debug)]
 pub(crate) struct Condition {
     pub(crate) selector: Selector,
-    pub(crate) is: String,
+    pub(crate) test: Test,
+}
+
+#[derive(Debug)]
+pub(crate) enum Test {
+    /// The text there is this.
+    Is(String),
+    /// There is something, or there is nothing. `null` is nothing.
+    Present(bool),
+}
+
+/// A list whose items count one by one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Each {
+    pub(crate) items: Address,
+    /// The place as errors name it.
+    pub(crate) shown: String,
 }
 
 /// All that a provider looks up in bodies, so that one pass does.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
-    pub(crate) json: Pointers,
+    pub(crate) json: Scope,
     pub(crate) fields: Vec<(String, Pointers)>,
 }
 
@@ -63,10 +93,18 @@ pub(crate) enum Body<'b> {
     Unread,
 }
 
-/// A delivery in which values can be looked up.
+/// Named values, as they were signed.
+pub(crate) type SignedParts = [(String, String)];
+
+/// A delivery, or an item of one, in which values can be looked up.
+#[derive(Clone)]
 pub(crate) struct Reading<'b> {
-    delivery: &'b VerifiedDelivery,
-    body: Values<'b>,
+    delivery: &'b Delivery,
+    signed: &'b SignedParts,
+    received: Timestamp,
+    body: Rc<Values<'b>>,
+    /// What was found in the items that lead here, the innermost last.
+    items: Vec<Rc<Found<'b>>>,
 }
 
 enum Values<'b> {
@@ -76,8 +114,8 @@ enum Values<'b> {
 }
 
 impl Lookups {
-    /// The slot of a pointer into JSON bodies.
-    pub(crate) fn pointer(&mut self, pointer: &str) -> Result<usize, &'static str> {
+    /// The address of a pointer into JSON bodies.
+    pub(crate) fn pointer(&mut self, pointer: &str) -> Result<Address, &'static str> {
         self.json.add(pointer)
     }
 
@@ -99,9 +137,9 @@ impl Lookups {
     }
 
     /// Takes the body apart.
-    pub(crate) fn open<'b>(&self, delivery: &'b VerifiedDelivery) -> Body<'b> {
-        let body = delivery.body();
-        if !self.fields.is_empty() && is_form(delivery.headers(), body) {
+    pub(crate) fn open<'b>(&self, delivery: &'b Delivery) -> Body<'b> {
+        let body = &delivery.body;
+        if !self.fields.is_empty() && is_form(&delivery.headers, body) {
             Body::Form(self.fields.iter().map(|(name, _)| form::field(body, name)).collect())
         } else if self.json.is_empty() {
             Body::Unread
@@ -113,7 +151,9 @@ impl Lookups {
     /// Finds all that is looked up.
     pub(crate) fn read<'b>(
         &self,
-        delivery: &'b VerifiedDelivery,
+        delivery: &'b Delivery,
+        signed: &'b SignedParts,
+        received: Timestamp,
         body: &'b Body<'b>,
     ) -> Reading<'b> {
         let body = match body {
@@ -130,21 +170,104 @@ impl Lookups {
             }
             Body::Unread => Values::Unread,
         };
-        Reading { delivery, body }
+        Reading { delivery, signed, received, body: Rc::new(body), items: Vec::new() }
     }
 }
 
 impl<'b> Reading<'b> {
+    /// The items of a list, or of lists within lists, in the order of the body. `None` if there is
+    /// no such list at all.
+    pub(crate) fn items(
+        &self,
+        lookups: &Lookups,
+        each: &Each,
+    ) -> Result<Option<Vec<Self>>, Unidentifiable> {
+        let Values::Json(root) = &*self.body else { return Ok(None) };
+        let root = root.as_ref().map_err(Clone::clone)?;
+        let (mut scope, mut readings) = (&lookups.json, vec![self.clone()]);
+        let mut is_there = false;
+        for list in &each.items.lists {
+            let mut inner = Vec::new();
+            is_there = false;
+            let mut next = scope;
+            for reading in &readings {
+                let around = reading.items.last().map_or(root, |item| item);
+                let (items, listed) =
+                    scope.items(around, *list, limits::MAX_EVENTS_PER_DELIVERY)?;
+                next = items;
+                let place = || each.shown.clone();
+                match listed {
+                    Listed::Items(items) => {
+                        is_there = true;
+                        inner.extend(items.into_iter().map(|item| reading.within(item)));
+                    }
+                    Listed::Absent => {}
+                    Listed::Other(found) => {
+                        return Err(Unidentifiable::NoList { place: place(), found });
+                    }
+                    Listed::Twice => return Err(Unidentifiable::Twice { place: place() }),
+                    Listed::TooMany => return Err(Unidentifiable::TooMany { place: place() }),
+                }
+                if inner.len() > limits::MAX_EVENTS_PER_DELIVERY {
+                    return Err(Unidentifiable::TooMany { place: place() });
+                }
+            }
+            (scope, readings) = (next, inner);
+        }
+        Ok(is_there.then_some(readings))
+    }
+
+    fn within(&self, item: Found<'b>) -> Self {
+        let mut inner = self.clone();
+        inner.items.push(Rc::new(item));
+        inner
+    }
+
+    /// The text of the item that this is a reading of, as it is written.
+    pub(crate) fn item(&self, each: &Each) -> Option<&'b str> {
+        self.items.last()?.raw(each.items.slot)
+    }
+
     fn scalar(&self, selector: &Selector) -> Result<Scalar<'b>, NotJson> {
+        let plain = self.plain(&selector.place)?;
+        if !selector.digest {
+            return Ok(plain);
+        }
+        let digest =
+            |bytes: &[u8]| Scalar::Text(hex::encode(digest::digest(&digest::SHA256, bytes)).into());
+        if selector.place == Place::Body {
+            return Ok(digest(&self.delivery.body));
+        }
+        // Of JSON, whatever it is counts as it is written.
+        if let Place::Json(address) = &selector.place
+            && !matches!(plain, Scalar::Null)
+            && let Some(text) = self.found(address)?.and_then(|found| found.raw(address.slot))
+        {
+            return Ok(digest(text.as_bytes()));
+        }
+        Ok(if let Scalar::Text(text) = plain { digest(text.as_bytes()) } else { plain })
+    }
+
+    fn plain(&self, place: &Place) -> Result<Scalar<'b>, NotJson> {
         let text =
             |text: Option<&'b str>| text.map_or(Scalar::Absent, |text| Scalar::Text(text.into()));
-        match (&selector.place, &self.body) {
-            (Place::Header(name), _) => Ok(text(self.delivery.headers().get(name))),
-            (Place::Signed(name), _) => Ok(text(self.delivery.signed_part(name))),
-            (Place::Json(slot), Values::Json(found)) => match found {
-                Ok(found) => Ok(found.scalar(*slot)),
-                Err(error) => Err(error.clone()),
-            },
+        match (place, &*self.body) {
+            (Place::Header(name), _) => Ok(text(self.delivery.headers.get(name))),
+            (Place::Query(name), _) => {
+                Ok(match form::field(self.delivery.query.as_bytes(), name) {
+                    Field::Value(value) => Scalar::Text(value),
+                    Field::Absent => Scalar::Absent,
+                    Field::Twice => Scalar::Twice,
+                    Field::Undecodable => Scalar::Undecodable,
+                })
+            }
+            (Place::Signed(name), _) => {
+                let part = self.signed.iter().find(|(known, _)| known == name);
+                Ok(text(part.map(|(_, value)| value.as_str())))
+            }
+            (Place::Json(address), Values::Json(_)) => {
+                Ok(self.found(address)?.map_or(Scalar::Absent, |found| found.scalar(address.slot)))
+            }
             (Place::Form { field, pointer }, Values::Form(fields)) => {
                 match (&fields[*field], pointer) {
                     ((Field::Value(value), _), None) => Ok(Scalar::Text(Cow::Borrowed(value))),
@@ -157,8 +280,22 @@ impl<'b> Reading<'b> {
                     ((Field::Undecodable, _), _) => Ok(Scalar::Undecodable),
                 }
             }
-            (Place::Json(_) | Place::Form { .. }, _) => Ok(Scalar::Absent),
+            (Place::Received(unit), _) => {
+                let millis = self.received.millis();
+                Ok(Scalar::Text((millis - millis.rem_euclid((*unit).into())).to_string().into()))
+            }
+            (Place::Json(_) | Place::Form { .. } | Place::Body, _) => Ok(Scalar::Absent),
         }
+    }
+
+    /// Where the values of `address` are: in the body, or in the item that leads there.
+    fn found(&self, address: &Address) -> Result<Option<&Found<'b>>, NotJson> {
+        let Values::Json(root) = &*self.body else { return Ok(None) };
+        let root = root.as_ref().map_err(Clone::clone)?;
+        Ok(match address.lists.len().checked_sub(1) {
+            None => Some(root),
+            Some(depth) => self.items.get(depth).map(|item| &**item),
+        })
     }
 
     /// The value of `part`; `None` where it is optional and not there.
@@ -217,21 +354,26 @@ impl<'b> Reading<'b> {
 
     /// Whether all conditions hold.
     pub(crate) fn meets(&self, conditions: &[Condition]) -> bool {
-        conditions.iter().all(|Condition { selector, is }| {
-            self.text(selector).is_some_and(|text| text == is.as_str())
+        conditions.iter().all(|Condition { selector, test }| match test {
+            Test::Is(is) => self.text(selector).is_some_and(|text| text == is.as_str()),
+            Test::Present(present) => {
+                let nothing =
+                    matches!(self.scalar(selector), Ok(Scalar::Absent | Scalar::Null) | Err(_));
+                nothing != *present
+            }
         })
     }
 }
 
 impl Part {
-    fn places(&self) -> String {
+    pub(crate) fn places(&self) -> String {
         self.any.iter().map(|selector| selector.shown.as_str()).collect::<Vec<_>>().join(" or ")
     }
 }
 
 /// Whether a body is a form. One that begins like a JSON object or array is none, whatever its
 /// header says.
-fn is_form(headers: &Headers, body: &[u8]) -> bool {
+pub(crate) fn is_form(headers: &Headers, body: &[u8]) -> bool {
     let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
     let media_type = headers.get("content-type").unwrap_or_default();
     let media_type = media_type.split(';').next().unwrap_or_default().trim();

@@ -15,6 +15,9 @@ pub(crate) enum Unit {
     /// RFC 3339.
     #[serde(rename = "rfc3339")]
     Rfc3339,
+    /// As RFC 3339, in UTC without saying so.
+    #[serde(rename = "utc")]
+    Utc,
 }
 
 impl Unit {
@@ -35,6 +38,11 @@ impl Unit {
                 let time: jiff::Timestamp = text.parse().ok()?;
                 Some(Timestamp::from_millis(time.as_millisecond()))
             }
+            Self::Utc => {
+                let time: jiff::civil::DateTime = text.trim_end_matches('Z').parse().ok()?;
+                let time = jiff::tz::Offset::UTC.to_timestamp(time).ok()?;
+                Some(Timestamp::from_millis(time.as_millisecond()))
+            }
         }
     }
 
@@ -43,7 +51,7 @@ impl Unit {
     pub(crate) fn read_signed(self, text: &str) -> Option<Timestamp> {
         match self {
             Self::Seconds | Self::Millis => digits(text).and_then(|text| self.read(text)),
-            Self::Rfc3339 => self.read(text),
+            Self::Rfc3339 | Self::Utc => self.read(text),
         }
     }
 
@@ -53,6 +61,7 @@ impl Unit {
             Self::Seconds => time.millis().div_euclid(1000).to_string(),
             Self::Millis => time.to_string(),
             Self::Rfc3339 => rfc3339(time),
+            Self::Utc => rfc3339(time).trim_end_matches('Z').to_owned(),
         }
     }
 }
@@ -81,7 +90,10 @@ mod tests {
         assert_eq!(read(Unit::Seconds, "1700000000.5"), Some(1_700_000_000_500));
         assert_eq!(read(Unit::Millis, "1700000000123"), Some(1_700_000_000_123));
         assert_eq!(read(Unit::Rfc3339, "2023-11-14T22:13:20.5Z"), Some(1_700_000_000_500));
-        assert_eq!(read(Unit::Rfc3339, "2023-11-14T23:13:20+01:00"), Some(1_700_000_000_000));
+        for text in ["2023-11-14T23:13:20+01:00", "2023-11-14T23:13:20+0100"] {
+            assert_eq!(read(Unit::Rfc3339, text), Some(1_700_000_000_000), "{text}");
+        }
+        assert_eq!(read(Unit::Utc, "2023-11-14T22:13:20.5"), Some(1_700_000_000_500));
     }
 
     #[test]
@@ -98,7 +110,7 @@ mod tests {
     #[test]
     fn what_is_written_can_be_read() {
         let time = Timestamp::from_secs(1_700_000_000);
-        for unit in [Unit::Seconds, Unit::Millis, Unit::Rfc3339] {
+        for unit in [Unit::Seconds, Unit::Millis, Unit::Rfc3339, Unit::Utc] {
             assert_eq!(unit.read(&unit.write(time)), Some(time));
         }
         assert_eq!(rfc3339(Timestamp::from_millis(i64::MAX)), "1970-01-01T00:00:00Z");

@@ -8,7 +8,11 @@
 //! outside the tolerance in either direction.
 
 mod header;
+mod jwt;
+mod method;
 mod scheme;
+mod sign;
+mod template;
 
 use std::time::Duration;
 
@@ -16,17 +20,30 @@ use domain::{
     delivery::{Delivery, Headers},
     time::Timestamp,
 };
+use ring::hmac;
 
 pub(crate) use header::Grammar;
-pub(crate) use scheme::{Method, Scheme, Segment, Time, TimePlace};
+pub(crate) use method::{Algorithm, Method, same};
+pub use scheme::Coverage;
+pub(crate) use scheme::{
+    BodyDigest, Fields, Scheme, SignaturePlace, SignedPart, SignedPlace, Time, TimePlace,
+};
+pub(crate) use template::{Segment, SignedHeaders, Spelling};
 
-use crate::Key;
+use crate::{
+    Key,
+    endpoint::Endpoint,
+    select::{Lookups, Reading},
+};
 
 /// A delivery whose signature held. Only [`crate::Provider::verify`] makes one.
 #[derive(Clone)]
 pub struct VerifiedDelivery {
     pub(crate) delivery: Delivery,
     signed: Signed,
+    received: Timestamp,
+    /// For a handshake that wants something signed.
+    pub(crate) hmac: Option<hmac::Key>,
 }
 
 /// What the scheme that held has signed beside the body.
@@ -68,10 +85,10 @@ impl VerifiedDelivery {
         self.signed.at
     }
 
-    /// A named part, as it was signed. Headers of the same name can have been added since.
-    pub(crate) fn signed_part(&self, name: &str) -> Option<&str> {
-        let part = self.signed.parts.iter().find(|(known, _)| known == name);
-        part.map(|(_, value)| value.as_str())
+    /// Looks up in it what `lookups` are for.
+    pub(crate) fn read<T>(&self, lookups: &Lookups, look: impl FnOnce(&Reading<'_>) -> T) -> T {
+        let body = lookups.open(&self.delivery);
+        look(&lookups.read(&self.delivery, &self.signed.parts, self.received, &body))
     }
 }
 
@@ -96,25 +113,25 @@ pub struct Rejected {
 /// Why a delivery is not believed. Holds header names and times, never values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
-    /// No signature header.
-    #[error("no signature: header {header} is missing")]
+    /// No signature.
+    #[error("no signature: {place} is missing")]
     NoSignature {
-        /// The header looked for, or several.
-        header: String,
+        /// Where it was looked for.
+        place: String,
     },
-    /// A signature header that cannot be read.
-    #[error("the signature in header {header} cannot be read: {problem}")]
+    /// A signature that cannot be read.
+    #[error("the signature in {place} cannot be read: {problem}")]
     MalformedSignature {
-        /// The header.
-        header: String,
+        /// Where it is.
+        place: String,
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// A readable signature header, but none of a version that counts.
-    #[error("header {header} holds no signature of version {version}")]
+    /// Readable signatures, but none of a version that counts.
+    #[error("{place} holds no signature of version {version}")]
     UnknownVersion {
-        /// The header.
-        header: String,
+        /// Where they are.
+        place: String,
         /// The version that counts.
         version: String,
     },
@@ -122,16 +139,16 @@ pub enum Rejection {
     #[error("no signature matches: another secret, or the body was changed on its way")]
     BadSignature,
     /// The scheme signs a value that is not there.
-    #[error("header {header}, which is part of what is signed, is missing")]
+    #[error("{place}, which is part of what is signed, is missing")]
     NoSignedPart {
-        /// The header looked for, or several.
-        header: String,
+        /// Where it was looked for.
+        place: String,
     },
     /// A signed value that could be cut from the signed text in two ways.
-    #[error("header {header}, which is part of what is signed, could be cut in two ways")]
+    #[error("{place}, which is part of what is signed, could be cut in two ways")]
     AmbiguousSignedPart {
-        /// The header.
-        header: String,
+        /// Where it is.
+        place: String,
     },
     /// The scheme signs a time that is not there.
     #[error("no timestamp: {place} is missing")]
@@ -161,6 +178,33 @@ pub enum Rejection {
         /// How far ahead is tolerated.
         tolerance: Duration,
     },
+    /// Well signed, and what is signed is the digest of another body.
+    #[error("the signed digest is not that of the body: the body was changed on its way")]
+    OtherBody,
+    /// Well signed, for another request.
+    #[error("what is signed as {claim} is not so")]
+    OtherRequest {
+        /// The claim.
+        claim: String,
+    },
+    /// Well signed, by the provider, for somebody else.
+    #[error("{place} is another than the source is for")]
+    OtherSender {
+        /// Where it is.
+        place: String,
+    },
+    /// The provider signs the URL that it calls.
+    #[error("the provider signs its URL, and the source has no public_url")]
+    NoUrl,
+    /// The provider signs a value that it was told, or tells.
+    #[error("the provider signs {name}, and the source has no such setting")]
+    NoSetting {
+        /// The setting.
+        name: String,
+    },
+    /// Signed by a certificate that holds at another time.
+    #[error("the certificate is not valid at this time")]
+    ExpiredCertificate,
     /// No key was given that any scheme of the provider can use.
     #[error("no secret is configured that could verify this provider")]
     NoKey,
@@ -181,6 +225,12 @@ impl Rejection {
             Self::MalformedTimestamp { .. } => "malformed_timestamp",
             Self::StaleTimestamp { .. } => "stale_timestamp",
             Self::FutureTimestamp { .. } => "future_timestamp",
+            Self::OtherBody => "other_body",
+            Self::OtherRequest { .. } => "other_request",
+            Self::OtherSender { .. } => "other_sender",
+            Self::NoUrl => "no_url",
+            Self::NoSetting { .. } => "no_setting",
+            Self::ExpiredCertificate => "expired_certificate",
             Self::NoKey => "no_key",
         }
     }
@@ -193,33 +243,65 @@ impl Rejection {
             Self::NoSignature { .. } => 1,
             Self::UnknownVersion { .. } => 2,
             Self::NoSignedPart { .. } | Self::NoTimestamp { .. } => 3,
-            Self::MalformedSignature { .. } | Self::AmbiguousSignedPart { .. } => 4,
-            Self::BadSignature => 5,
+            Self::MalformedSignature { .. }
+            | Self::AmbiguousSignedPart { .. }
+            | Self::NoUrl
+            | Self::NoSetting { .. } => 4,
+            Self::BadSignature | Self::ExpiredCertificate => 5,
             Self::MalformedTimestamp { .. } => 6,
-            Self::StaleTimestamp { .. } | Self::FutureTimestamp { .. } => 7,
+            Self::StaleTimestamp { .. }
+            | Self::FutureTimestamp { .. }
+            | Self::OtherBody
+            | Self::OtherRequest { .. }
+            | Self::OtherSender { .. } => 7,
         }
     }
 }
 
-/// Verifies by any of `schemes`, with any of `keys`.
+/// What a delivery is verified against.
+pub(crate) struct Against<'a> {
+    pub(crate) schemes: &'a [Scheme],
+    pub(crate) lookups: &'a Lookups,
+    pub(crate) endpoint: &'a Endpoint,
+    pub(crate) keys: &'a [Key],
+    pub(crate) now: Timestamp,
+    /// In place of the scheme's own.
+    pub(crate) tolerance: Option<Duration>,
+}
+
+/// Verifies by any of the schemes, with any of the keys.
 pub(crate) fn verify(
-    schemes: &[Scheme],
+    against: &Against<'_>,
     delivery: Delivery,
-    keys: &[Key],
-    now: Timestamp,
-    tolerance: Option<Duration>,
 ) -> Result<VerifiedDelivery, Rejected> {
+    match signed(against, &delivery) {
+        Ok(signed) => {
+            let hmac = against.keys.iter().find_map(Key::shared).cloned();
+            Ok(VerifiedDelivery { delivery, signed, received: against.now, hmac })
+        }
+        Err(rejection) => Err(Rejected { rejection, delivery: Box::new(delivery) }),
+    }
+}
+
+fn signed(against: &Against<'_>, delivery: &Delivery) -> Result<Signed, Rejection> {
+    let Against { schemes, lookups, .. } = against;
+    // A body that no signature needs to be read in stays closed until one has held.
+    let unread = Lookups::default();
+    let reads = schemes.iter().any(Scheme::reads_body);
+    let lookups = if reads { lookups } else { &unread };
+    let body = lookups.open(delivery);
+    let reading = lookups.read(delivery, &[], against.now, &body);
     let mut rejection = Rejection::NoKey;
     for (index, scheme) in schemes.iter().enumerate() {
-        let keys: Vec<_> = keys.iter().filter_map(|key| key.material(index)).collect();
+        let keys: Vec<_> = against.keys.iter().filter_map(|key| key.material(index)).collect();
         if keys.is_empty() {
             continue;
         }
-        match scheme.check(&delivery, &keys, now, tolerance) {
-            Ok(signed) => return Ok(VerifiedDelivery { delivery, signed }),
+        match scheme.check(against, delivery, &reading, &keys) {
+            Ok(signed) => return Ok(signed),
             Err(other) if other.progress() > rejection.progress() => rejection = other,
             Err(_) => {}
         }
     }
-    Err(Rejected { rejection, delivery: Box::new(delivery) })
+    Err(rejection)
 }

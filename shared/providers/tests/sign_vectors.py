@@ -1,7 +1,8 @@
 """Writes vectors.json: deliveries of our own making, signed by implementations that are not ours.
 
     python -m venv venv
-    venv/bin/pip install stripe svix standardwebhooks slack_sdk cryptography
+    venv/bin/pip install stripe svix standardwebhooks slack_sdk cryptography \\
+        twilio braintree Adyen hubspot-api-client PyJWT
     venv/bin/python sign_vectors.py > vectors.json
 
 Where a provider's package signs, it signs here; elsewhere the standard library's hmac does. The
@@ -16,6 +17,7 @@ import sys
 from datetime import datetime, timezone
 from importlib.metadata import version
 
+import sign_catalogue
 import slack_sdk.signature
 import standardwebhooks
 import stripe
@@ -375,7 +377,20 @@ slack_cases()
 standard_cases("standard-webhooks", "standardwebhooks", sign_standard, "webhook-")
 standard_cases("svix", "svix", sign_svix, "svix-")
 
-PACKAGES = ["stripe", "svix", "standardwebhooks", "slack_sdk", "cryptography"]
+sign_catalogue.cases(vector, event)
+
+PACKAGES = [
+    "stripe",
+    "svix",
+    "standardwebhooks",
+    "slack_sdk",
+    "cryptography",
+    "twilio",
+    "braintree",
+    "Adyen",
+    "hubspot-api-client",
+    "PyJWT",
+]
 json.dump(
     {"packages": {name: version(name) for name in PACKAGES}, "vectors": vectors},
     sys.stdout,

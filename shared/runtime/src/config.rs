@@ -14,7 +14,7 @@ use domain::{
     retention::{Required, Retention},
     transition::Policy,
 };
-use providers::Provider;
+use providers::{Endpoint, Provider};
 use serde::Deserialize;
 use url::Url;
 
@@ -226,6 +226,8 @@ struct RawSource {
     tolerance: Option<String>,
     retention: Option<String>,
     public_url: Option<String>,
+    #[serde(default)]
+    settings: BTreeMap<String, String>,
     types: Option<Vec<String>>,
     payload: Option<RawPayload>,
     attempts: Option<u32>,
@@ -348,6 +350,7 @@ impl Check<'_> {
         }
         let routes = self.routes(path, raw.types, raw.deliver, raw.routes);
         let provider = provider?;
+        let provider = self.endpoint(path, &provider, raw.public_url.as_deref(), &raw.settings);
         for (i, secret) in secrets.iter().enumerate() {
             let SecretRef::Literal(secret) = secret else { continue };
             if let Err(invalid) = provider.key(secret) {
@@ -365,6 +368,34 @@ impl Check<'_> {
         let drop_payload_when_done = raw.payload == Some(RawPayload::DropWhenDone);
         let policy = Policy { retention, attempt_limit, backoff, drop_payload_when_done };
         Some(SourceConfig { provider, secrets, tolerance, public_url, policy, required, routes })
+    }
+
+    /// The provider as it sends to this source: it may sign the URL, as it is written and not as it
+    /// is parsed, and values it was told.
+    fn endpoint(
+        &mut self,
+        path: &str,
+        provider: &Provider,
+        public_url: Option<&str>,
+        settings: &BTreeMap<String, String>,
+    ) -> Provider {
+        if provider.signs_url() && public_url.is_none() {
+            let problem =
+                format!("{} signs its URL: give it exactly as it was told", provider.name());
+            self.problem(&format!("{path}.public_url"), problem);
+        }
+        let wanted = provider.settings();
+        for setting in wanted.iter().filter(|w| !w.optional && !settings.contains_key(&w.name)) {
+            self.problem(&format!("{path}.settings.{}", setting.name), &setting.what);
+        }
+        for name in settings.keys().filter(|name| wanted.iter().all(|w| w.name != **name)) {
+            let problem = format!("{} has no such setting", provider.name());
+            self.problem(&format!("{path}.settings.{name}"), problem);
+        }
+        let endpoint = Endpoint::new(public_url);
+        provider.at(settings
+            .iter()
+            .fold(endpoint, |endpoint, (name, value)| endpoint.with(name, value)))
     }
 
     /// A catalogue name, or the path of a provider file.

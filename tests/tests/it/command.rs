@@ -318,6 +318,7 @@ fn an_authentic_request_without_an_event_id_is_unidentifiable() {
     let (code, lines) = verify(&with(as_request(&delivery), "now", Value::Null));
     assert_eq!(code, Some(1));
     assert_eq!(lines[0]["reason"], "unidentifiable");
+    assert_eq!(lines[0]["valid"], true, "its signature holds all the same");
 }
 
 #[test]
@@ -385,20 +386,18 @@ fn the_published_vectors_are_judged_as_expected() {
     let (code, lines) = verify(&json!(vectors));
     assert_eq!(code, Some(1));
     assert_eq!(lines.len(), vectors.len());
-    let known = ["stripe", "github", "shopify", "slack", "standard-webhooks", "svix"];
     let mut judged = 0;
     for (line, vector) in lines.iter().zip(&vectors) {
         assert_eq!(line["name"], vector["name"]);
-        let provider = vector["provider"].as_str().expect("a name");
-        if line["reason"] == "unknown_provider" {
-            assert!(!known.contains(&provider), "{line}");
+        // A digest on its own is no delivery; the catalogue's own tests make one of it.
+        if vector["kind"] == "primitive" {
             continue;
         }
-        judged += usize::from(known.contains(&provider));
+        judged += 1;
         assert_judged(line, vector);
     }
     println!("{judged} published vectors judged");
-    assert!(judged >= 40, "{judged}");
+    assert!(judged >= 170, "{judged}");
 }
 
 fn assert_judged(line: &Value, vector: &Value) {

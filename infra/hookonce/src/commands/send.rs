@@ -9,7 +9,7 @@ use std::{
 use clap::Args;
 use domain::{delivery::Delivery, time::Timestamp};
 use futures::{StreamExt as _, stream};
-use providers::{Key, Provider, SampleRequest, Unsigned};
+use providers::{Endpoint, Key, Provider, SampleRequest, Unsigned};
 use reqwest::Client;
 use runtime::{clock::Clock, route::place};
 use serde::Serialize;
@@ -108,6 +108,8 @@ pub async fn run(args: SendArgs) -> Outcome {
     if matches!(url.path(), "" | "/") {
         url.set_path(&format!("/webhooks/{}", provider.name()));
     }
+    // Where the URL is signed, it is this one.
+    let provider = provider.at(Endpoint::new(Some(url.as_str())));
     let client = client(&url)?;
     let answers = stream::iter(0..args.times)
         .map(|_| {
@@ -211,6 +213,10 @@ pub(crate) async fn deliver(
     url: &Url,
     signed: Delivery,
 ) -> (Result<u16, String>, Duration) {
+    let mut url = url.clone();
+    if !signed.query.is_empty() {
+        url.set_query(Some(&signed.query));
+    }
     let mut request = client.post(url.clone());
     for (name, value) in signed.headers.iter() {
         request = request.header(name, value);
@@ -219,7 +225,7 @@ pub(crate) async fn deliver(
     let sent = request.body(signed.body).send().await;
     let answer = match sent {
         Ok(response) => Ok(response.status().as_u16()),
-        Err(error) if error.is_connect() => Err(format!("cannot reach {}", place(url))),
+        Err(error) if error.is_connect() => Err(format!("cannot reach {}", place(&url))),
         Err(error) if error.is_timeout() => Err("no answer in time".to_owned()),
         Err(error) => Err(error.without_url().to_string()),
     };

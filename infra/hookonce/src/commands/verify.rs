@@ -12,13 +12,12 @@ use domain::{
     event::{Event, Source},
     time::Timestamp,
 };
-use providers::{Provider, Reply, Secret};
+use providers::{Endpoint, Greeting, Key, Provider, Reply, Secret};
 use runtime::{
     clock::Clock,
     config::{Config, Trust},
 };
 use serde::{Deserialize, Serialize};
-use url::Url;
 
 use super::{NO, Outcome, WrongCall, YES};
 
@@ -49,6 +48,10 @@ struct Request {
     name: Option<String>,
     secret: Option<String>,
     public_key: Option<String>,
+    cert_pem: Option<String>,
+    jwk: Option<serde_json::Value>,
+    #[serde(default)]
+    settings: BTreeMap<String, String>,
     tolerance_s: Option<u64>,
     url: Option<String>,
     method: Option<String>,
@@ -102,9 +105,12 @@ struct Problem {
     detail: String,
 }
 
-/// What holds.
+/// What came of a request.
 #[derive(Default)]
-struct Verified {
+struct Verdict {
+    /// Its signature holds, or it is a handshake that needs none.
+    valid: bool,
+    problem: Option<Problem>,
     events: Vec<Event>,
     response: Option<Reply>,
 }
@@ -138,7 +144,7 @@ pub fn run(args: &VerifyArgs) -> Outcome {
     let mut all_valid = true;
     for request in &requests {
         let judgement = judge(request, &own);
-        all_valid &= judgement.valid;
+        all_valid &= judgement.reason.is_none();
         if args.json {
             say!("{}", serde_json::to_string(&judgement)?);
         } else {
@@ -156,22 +162,21 @@ fn own_providers(config: Option<&PathBuf>) -> Result<BTreeMap<String, Provider>,
 }
 
 fn judge<'a>(request: &'a Request, own: &BTreeMap<String, Provider>) -> Judgement<'a> {
-    let (verified, problem) = match verify(request, own) {
-        Ok(verified) => (verified, None),
-        Err(problem) => (Verified::default(), Some(problem)),
-    };
+    let verdict = verify(request, own)
+        .unwrap_or_else(|problem| Verdict { problem: Some(problem), ..Verdict::default() });
+    let Verdict { valid, problem, events, response } = verdict;
     Judgement {
         provider: &request.provider,
         name: request.name.as_deref(),
-        valid: problem.is_none(),
+        valid,
         reason: problem.as_ref().map(|problem| problem.reason),
         detail: problem.map(|problem| problem.detail),
-        events: verified.events.into_iter().map(EventView::from).collect(),
-        response: verified.response.map(ResponseView::from),
+        events: events.into_iter().map(EventView::from).collect(),
+        response: response.map(ResponseView::from),
     }
 }
 
-fn verify(request: &Request, own: &BTreeMap<String, Provider>) -> Result<Verified, Problem> {
+fn verify(request: &Request, own: &BTreeMap<String, Provider>) -> Result<Verdict, Problem> {
     let problem = |reason, detail: String| Problem { reason, detail };
     let provider = own
         .get(&request.provider)
@@ -180,14 +185,17 @@ fn verify(request: &Request, own: &BTreeMap<String, Provider>) -> Result<Verifie
         .ok_or_else(|| {
             problem("unknown_provider", format!("`{}` is not in the catalogue", request.provider))
         })?;
+    let provider = provider.at(endpoint_of(request, &provider));
     let delivery = delivery_of(request).map_err(|detail| problem("malformed_request", detail))?;
-    let secrets = [&request.secret, &request.public_key];
-    let (mut keys, mut refused) = (Vec::new(), None);
-    for secret in secrets.into_iter().flatten() {
-        match provider.key(&Secret::new(secret.as_str())) {
-            Ok(key) => keys.push(key),
-            Err(error) => refused = Some(error.to_string()),
+    let (keys, refused) = keys_of(request, &provider);
+    match provider.greet(&delivery, &keys) {
+        Some(Greeting::Answered(reply)) => return Ok(Verdict::handshake(reply)),
+        Some(Greeting::Refused(reply)) => {
+            let detail = "a handshake with a wrong token, or a challenge that is none".to_owned();
+            let problem = Some(problem("refused_handshake", detail));
+            return Ok(Verdict { problem, response: Some(reply), ..Verdict::default() });
         }
+        None => {}
     }
     if keys.is_empty() {
         let detail = refused.unwrap_or_else(|| "the request names no secret".to_owned());
@@ -202,13 +210,49 @@ fn verify(request: &Request, own: &BTreeMap<String, Provider>) -> Result<Verifie
         .verify(delivery, &keys, now, tolerance)
         .map_err(|rejection| problem(rejection.reason(), rejection.to_string()))?;
     if let Some(reply) = provider.handshake(&verified) {
-        return Ok(Verified { events: Vec::new(), response: Some(reply) });
+        return Ok(Verdict::handshake(reply));
     }
     let source = Source::new("verify").map_err(|error| problem("internal", error.to_string()))?;
-    let events = provider
-        .identify(verified, &source)
-        .map_err(|error| problem("unidentifiable", error.to_string()))?;
-    Ok(Verified { events, response: None })
+    Ok(match provider.identify(verified, &source) {
+        Ok(events) => Verdict { valid: true, events, ..Verdict::default() },
+        // Authentic all the same.
+        Err(error) => {
+            let problem = Some(problem("unidentifiable", error.to_string()));
+            Verdict { valid: true, problem, ..Verdict::default() }
+        }
+    })
+}
+
+impl Verdict {
+    fn handshake(reply: Reply) -> Self {
+        Self { valid: true, response: Some(reply), ..Self::default() }
+    }
+}
+
+/// The endpoint that the request came to. A setting that is not given as one is its public key, or
+/// its secret: what a provider shows for the purpose.
+fn endpoint_of(request: &Request, provider: &Provider) -> Endpoint {
+    let shown = request.public_key.as_ref().or(request.secret.as_ref());
+    provider.settings().iter().fold(Endpoint::new(request.url.clone()), |endpoint, setting| {
+        match request.settings.get(&setting.name).or(shown.filter(|_| !setting.optional)) {
+            Some(value) => endpoint.with(&setting.name, value),
+            None => endpoint,
+        }
+    })
+}
+
+/// The keys, and why one of the secrets is none.
+fn keys_of(request: &Request, provider: &Provider) -> (Vec<Key>, Option<String>) {
+    let jwk = request.jwk.as_ref().map(ToString::to_string);
+    let (mut keys, mut refused) = (Vec::new(), None);
+    let secrets = [&jwk, &request.cert_pem, &request.secret, &request.public_key];
+    for secret in secrets.into_iter().flatten() {
+        match provider.key(&Secret::new(secret.as_str())) {
+            Ok(key) => keys.push(key),
+            Err(error) => refused = Some(error.to_string()),
+        }
+    }
+    (keys, refused)
 }
 
 fn delivery_of(request: &Request) -> Result<Delivery, String> {
@@ -226,11 +270,11 @@ fn delivery_of(request: &Request) -> Result<Delivery, String> {
         };
         values.iter().map(move |value| (name, value.as_str()))
     });
-    let query = request.url.as_deref().and_then(|url| Url::parse(url).ok());
+    let query = request.url.as_deref().and_then(|url| url.split_once('?'));
     Ok(Delivery {
         method: request.method.as_deref().unwrap_or("POST").to_ascii_uppercase(),
         headers: headers.collect(),
-        query: query.and_then(|url| url.query().map(ToOwned::to_owned)).unwrap_or_default(),
+        query: query.map(|(_, query)| query.to_owned()).unwrap_or_default(),
         body,
     })
 }
@@ -244,9 +288,9 @@ fn print(judgement: &Judgement<'_>) {
     // What others wrote is shown so that it cannot steer the terminal.
     let name = judgement.name.unwrap_or("request").escape_debug();
     let provider = judgement.provider.escape_debug();
-    if !judgement.valid {
-        let (reason, detail) = (judgement.reason.unwrap_or(""), judgement.detail.as_deref());
-        say!("{provider} {name}: invalid, {reason}: {}", detail.unwrap_or(""));
+    if let Some(reason) = judgement.reason {
+        let valid = if judgement.valid { "valid, but" } else { "invalid," };
+        say!("{provider} {name}: {valid} {reason}: {}", judgement.detail.as_deref().unwrap_or(""));
         return;
     }
     match &judgement.response {

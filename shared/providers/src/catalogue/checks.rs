@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use domain::limits;
 
-use super::{Catalogue, Fact, file, scheme::scheme};
+use super::{Catalogue, Fact, Origin, file, places::Places, scheme::scheme};
 use crate::{
+    endpoint::Setting,
     identify::Identity,
     json,
-    reply::{Handshake, Reply},
+    reply::{Alphabet, Challenge, Handshake, Reply},
     sample::Sample,
-    secret::KeyFormat,
-    select::{Condition, Lookups, Part, Place, Selector},
-    verify::Scheme,
+    select::Lookups,
+    verify::{Algorithm, Method, Scheme},
 };
 
 /// The key that is wrong, as a path, and why.
@@ -33,19 +33,33 @@ pub(super) fn checked(written: file::File) -> Result<Catalogue, Refusal> {
     if !is_name(&written.name) {
         return refuse("name", "a name is of a-z, 0-9, '-' and '.'");
     }
-    let schemes = schemes(written.verify)?;
-    let mut selectors = Selectors { lookups: Lookups::default(), schemes: &schemes };
-    let identities = identities(written.identity, &mut selectors)?;
-    let handshakes = handshakes(written.handshake, &mut selectors)?;
-    let lookups = selectors.lookups;
+    let settings = settings(written.setting)?;
+    let (schemes, lookups) = schemes(written.verify, &settings)?;
+    let mut places = Places { lookups, schemes: &schemes, each: None };
+    let identities = identities(written.identity, &mut places)?;
+    let handshakes = handshakes(written.handshake, &mut places, &settings)?;
+    let fingerprint = places.parts("fingerprint", written.fingerprint)?;
+    let certificate = written.certificate.map(|certificate| {
+        let any = certificate.any.into_iter();
+        let any = any.map(|place| places.selector("certificate.any", place));
+        Ok((any.collect::<Result<Vec<_>, _>>()?, certificate.hosts))
+    });
+    let certificate = certificate.transpose()?;
+    let lookups = places.lookups;
     kept_headers(&written.keep_headers, &schemes)?;
     header_names("attempt_header", written.attempt_header.as_slice())?;
     for pointer in &written.volatile {
         json::steps(pointer).or_else(|problem| refuse("volatile", problem))?;
     }
+    let origins = written.origin.into_iter().map(|file::Origin { of, page, confidence }| Origin {
+        of,
+        page,
+        confidence,
+    });
     Ok(Catalogue {
         name: written.name,
         title: written.title,
+        settings,
         samples: samples(written.sample, &schemes)?,
         schemes,
         lookups,
@@ -54,7 +68,11 @@ pub(super) fn checked(written: file::File) -> Result<Catalogue, Refusal> {
         manual: fact("windows.manual", written.windows.manual)?,
         timeout: fact("timeout", written.timeout)?,
         handshakes,
+        certificate,
+        fingerprint,
         answer: reply("answer", written.answer.unwrap_or_default(), 200..=299)?,
+        success: written.success,
+        origins: origins.collect(),
         cautions: written.cautions,
         volatile: written.volatile,
         keep_headers: written.keep_headers,
@@ -62,168 +80,175 @@ pub(super) fn checked(written: file::File) -> Result<Catalogue, Refusal> {
     })
 }
 
-fn schemes(written: Vec<file::Verify>) -> Result<Vec<Scheme>, Refusal> {
+fn settings(written: Vec<file::Setting>) -> Result<Vec<Setting>, Refusal> {
+    let read = |(at, file::Setting { name, what, optional }): (usize, file::Setting)| {
+        let is_word =
+            !name.is_empty() && name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'));
+        if !is_word || ["challenge", "hmac"].contains(&name.as_str()) {
+            return refuse(&format!("setting[{at}].name"), "a word of a-z, 0-9 and '_'");
+        }
+        Ok(Setting { name, what, optional })
+    };
+    written.into_iter().enumerate().map(read).collect()
+}
+
+fn schemes(
+    written: Vec<file::Verify>,
+    settings: &[Setting],
+) -> Result<(Vec<Scheme>, Lookups), Refusal> {
     if written.is_empty() {
         return refuse("verify", "a provider without a signature cannot be received");
     }
+    let mut places = Places { lookups: Lookups::default(), schemes: &[], each: None };
     let read = written.into_iter().enumerate();
     let schemes: Vec<_> = read
-        .map(|(at, verify)| scheme(&format!("verify[{at}]"), verify))
+        .map(|(at, verify)| scheme(&format!("verify[{at}]"), verify, &mut places, settings))
         .collect::<Result<_, _>>()?;
-    let takes_anything = |scheme: &Scheme| matches!(&scheme.key, KeyFormat::Ed25519 { prefix, .. } if prefix.is_empty());
+    let takes_anything = |scheme: &Scheme| {
+        matches!(scheme.method, Method::Public(Algorithm::Ed25519)) && scheme.key.prefix.is_empty()
+    };
     if schemes.len() > 1
         && let Some(at) = schemes.iter().position(takes_anything)
     {
         let reason = "beside another scheme, an ed25519 key needs a prefix to be told from it";
         return refuse(&format!("verify[{at}].key"), reason);
     }
-    Ok(schemes)
-}
-
-/// Reads selectors, and gathers what they look up in bodies.
-struct Selectors<'s> {
-    lookups: Lookups,
-    schemes: &'s [Scheme],
-}
-
-impl Selectors<'_> {
-    fn selector(&mut self, key: &str, written: file::Selector) -> Result<Selector, Refusal> {
-        let refused = |problem| Refusal { key: key.to_owned(), reason: String::from(problem) };
-        let file::Selector { header, signed, pointer, form } = written;
-        let (place, shown) = match (header, signed, pointer, form) {
-            (Some(name), None, None, None) => {
-                header_names(key, std::slice::from_ref(&name))?;
-                if is_signature(&name, self.schemes) {
-                    return refuse(key, "a signature is another one at each attempt");
-                }
-                let shown = format!("header {name}");
-                (Place::Header(name), shown)
-            }
-            (None, Some(name), None, None) => {
-                let has = |scheme: &Scheme| scheme.parts.iter().any(|(known, _)| *known == name);
-                if !self.schemes.iter().all(has) {
-                    return refuse(key, format!("not every scheme signs a part \"{name}\""));
-                }
-                let shown = self.schemes.iter().flat_map(|scheme| &scheme.parts);
-                let headers =
-                    shown.filter(|(known, _)| *known == name).map(|(_, from)| from.join(" or "));
-                let shown = format!("header {}", headers.take(1).collect::<String>());
-                (Place::Signed(name), shown)
-            }
-            (None, None, Some(pointer), None) => {
-                let slot = self.lookups.pointer(&pointer).map_err(refused)?;
-                (Place::Json(slot), format!("body {pointer}"))
-            }
-            (None, None, pointer, Some(field)) => {
-                let place = self.lookups.field(&field, pointer.as_deref()).map_err(refused)?;
-                (place, format!("form field {field}{}", pointer.unwrap_or_default()))
-            }
-            _ => {
-                return refuse(
-                    key,
-                    "a place is a header, a signed part, a pointer, or a form field",
-                );
-            }
-        };
-        Ok(Selector { place, shown })
-    }
-
-    fn part(&mut self, key: &str, written: file::Part) -> Result<Part, Refusal> {
-        let only = written.selector();
-        let any = match written.any {
-            None => vec![self.selector(key, only)?],
-            Some(any) if any.is_empty() => return refuse(key, "\"any\" of nothing"),
-            Some(any) => {
-                let file::Selector { header, signed, pointer, form } = &only;
-                if [header, signed, pointer, form].iter().any(|place| place.is_some()) {
-                    return refuse(key, "\"any\" goes without a place beside it");
-                }
-                any.into_iter()
-                    .map(|selector| self.selector(key, selector))
-                    .collect::<Result<_, _>>()?
-            }
-        };
-        Ok(Part { any, optional: written.optional })
-    }
-
-    fn parts(&mut self, key: &str, written: Vec<file::Part>) -> Result<Vec<Part>, Refusal> {
-        let parts = written.into_iter().enumerate();
-        parts.map(|(at, part)| self.part(&format!("{key}[{at}]"), part)).collect()
-    }
-
-    fn conditions(
-        &mut self,
-        key: &str,
-        written: Vec<file::Condition>,
-    ) -> Result<Vec<Condition>, Refusal> {
-        let read = |condition: file::Condition| {
-            let selector = self.selector(key, condition.selector())?;
-            Ok(Condition { selector, is: condition.is })
-        };
-        written.into_iter().map(read).collect()
-    }
+    Ok((schemes, places.lookups))
 }
 
 fn identities(
     written: Vec<file::Identity>,
-    selectors: &mut Selectors<'_>,
+    places: &mut Places<'_>,
 ) -> Result<Vec<Identity>, Refusal> {
     if written.is_empty() {
         return refuse("identity", "without an id nothing can be idempotent");
     }
-    let read = |(at, written): (usize, file::Identity)| {
+    let mut identities: Vec<Identity> = Vec::with_capacity(written.len());
+    for (at, written) in written.into_iter().enumerate() {
         let key = format!("identity[{at}]");
+        places.go_through(&key, written.each.as_deref())?;
+        let is_first = identities.iter().all(|earlier| earlier.each != places.each);
         let is_word = |kind: &String| {
             kind.starts_with(|c: char| c.is_ascii_lowercase())
                 && kind.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'))
         };
-        match (at, &written.kind) {
-            (0, None) if written.when.is_empty() => {}
-            (0, _) => return refuse(&key, "the first identity takes all that no other does"),
-            (_, Some(kind)) if is_word(kind) && !written.when.is_empty() => {}
-            _ => return refuse(&key, "after the first, \"kind\" (a word) and \"when\" are needed"),
+        match &written.kind {
+            None if at > 0 => {
+                return refuse(&key, "after the first, a \"kind\" (a word) is needed");
+            }
+            Some(kind) if !is_word(kind) => return refuse(&key, "a \"kind\" is a word"),
+            Some(_) | None => {}
         }
-        let id = selectors.parts(&format!("{key}.id"), written.id)?;
+        let signed = places.schemes.iter().filter_map(|scheme| scheme.each.as_ref());
+        if places.each.is_some()
+            && signed.into_iter().any(|each| Some(each) != places.each.as_ref())
+        {
+            return refuse(&key, "what is signed item by item is identified item by item");
+        }
+        if !is_first && written.when.is_empty() {
+            return refuse(&key, "only the first of those with one \"each\" takes all others");
+        }
+        let id = places.parts(&format!("{key}.id"), written.id)?;
         if id.iter().all(|part| part.optional) {
             return refuse(&format!("{key}.id"), "one part at least is not optional");
         }
         let mut occurred_at = Vec::with_capacity(written.occurred_at.len());
         for time in written.occurred_at {
-            let selector = selectors.selector(&format!("{key}.occurred_at"), time.selector())?;
+            let selector = places.selector(&format!("{key}.occurred_at"), time.selector())?;
             occurred_at.push((selector, time.unit));
         }
-        Ok(Identity {
+        identities.push(Identity {
             kind: written.kind,
-            when: selectors.conditions(&format!("{key}.when"), written.when)?,
+            when: places.conditions(&format!("{key}.when"), written.when)?,
             id,
-            event_type: selectors.parts(&format!("{key}.type"), written.event_type)?,
-            object: selectors.parts(&format!("{key}.object"), written.object)?,
+            event_type: places.parts(&format!("{key}.type"), written.event_type)?,
+            object: places.parts(&format!("{key}.object"), written.object)?,
             occurred_at,
+            each: places.each.take(),
+        });
+    }
+    Ok(identities)
+}
+
+fn handshakes(
+    written: Vec<file::Handshake>,
+    places: &mut Places<'_>,
+    settings: &[Setting],
+) -> Result<Vec<Handshake>, Refusal> {
+    let read = |(at, written): (usize, file::Handshake)| {
+        let key = format!("handshake[{at}]");
+        let is_unmistakable = written.method.as_deref().is_some_and(|method| method != "POST");
+        if written.when.is_empty() && !is_unmistakable {
+            return refuse(&key, "without \"when\" it would swallow every event");
+        }
+        let token = match written.token {
+            Some(token) if settings.iter().any(|setting| setting.name == token.setting) => {
+                Some((places.selector(&format!("{key}.token"), token.selector())?, token.setting))
+            }
+            Some(_) => return refuse(&format!("{key}.token"), "it is compared with a setting"),
+            None => None,
+        };
+        let mut reply = reply(&format!("{key}.answer"), written.answer, 200..=599)?;
+        let challenge = match written.challenge {
+            Some(written) => Some(challenge(&key, &written, &mut reply, places)?),
+            None => None,
+        };
+        let confirm = match written.confirm {
+            Some(confirm) => {
+                let place = places.selector(&format!("{key}.confirm"), confirm.selector())?;
+                Some((place, confirm.hosts))
+            }
+            None => None,
+        };
+        if written.unsigned && confirm.is_some() {
+            return refuse(&key, "what confirms a subscription is signed");
+        }
+        Ok(Handshake {
+            method: written.method,
+            when: places.conditions(&format!("{key}.when"), written.when)?,
+            unsigned: written.unsigned,
+            token,
+            challenge,
+            confirm,
+            reply,
+            refusal: written.refusal.unwrap_or(400),
         })
     };
     written.into_iter().enumerate().map(read).collect()
 }
 
-fn handshakes(
-    written: Vec<file::Handshake>,
-    selectors: &mut Selectors<'_>,
-) -> Result<Vec<Handshake>, Refusal> {
-    let read = |(at, written): (usize, file::Handshake)| {
-        let key = format!("handshake[{at}]");
-        if written.when.is_empty() {
-            return refuse(&key, "without \"when\" it would swallow every event");
-        }
-        if written.echo.is_some() && !written.answer.body.is_empty() {
-            return refuse(&key, "the body is what is echoed or what is written here, not both");
-        }
-        let echo = written.echo.map(|echo| selectors.selector(&format!("{key}.echo"), echo));
-        Ok(Handshake {
-            when: selectors.conditions(&format!("{key}.when"), written.when)?,
-            reply: reply(&format!("{key}.answer"), written.answer, 200..=599)?,
-            echo: echo.transpose()?,
-        })
-    };
-    written.into_iter().enumerate().map(read).collect()
+/// What is sent back to anybody must not be a page, nor a quotation mark in JSON.
+fn challenge(
+    key: &str,
+    written: &file::Challenge,
+    reply: &mut Reply,
+    places: &mut Places<'_>,
+) -> Result<Challenge, Refusal> {
+    let key = format!("{key}.challenge");
+    let is_json = reply.body.contains('"');
+    let narrow = is_json || written.hmac.is_some();
+    let alphabet =
+        written.alphabet.unwrap_or(if narrow { Alphabet::Token } else { Alphabet::Text });
+    if narrow && alphabet == Alphabet::Text {
+        return refuse(&key, "what is quoted or signed is of a narrower alphabet");
+    }
+    if reply.body.contains("{{hmac}}") != written.hmac.is_some() {
+        return refuse(&key, "{{hmac}} and \"hmac\" go together");
+    }
+    if written.hmac.is_none() && !reply.body.contains("{{challenge}}") {
+        return refuse(&key, "the answer has no {{challenge}}");
+    }
+    if reply.headers.is_empty() {
+        let media_type = if is_json { "application/json" } else { "text/plain" };
+        reply.headers.push(("content-type".to_owned(), media_type.to_owned()));
+    }
+    reply.headers.push(("x-content-type-options".to_owned(), "nosniff".to_owned()));
+    Ok(Challenge {
+        place: places.selector(&key, written.selector())?,
+        alphabet,
+        longest: written.longest.unwrap_or(MAX_CHALLENGE_BYTES).min(MAX_CHALLENGE_BYTES),
+        hmac: written.hmac,
+    })
 }
 
 fn reply(
@@ -286,7 +311,7 @@ fn kept_headers(names: &[String], schemes: &[Scheme]) -> Result<(), Refusal> {
 }
 
 fn is_signature(name: &str, schemes: &[Scheme]) -> bool {
-    schemes.iter().any(|scheme| scheme.headers.iter().any(|known| known == name))
+    schemes.iter().any(|scheme| scheme.is_signature(name))
 }
 
 /// Names are compared in lower case, so a name written otherwise would never be found.
@@ -301,4 +326,6 @@ pub(super) fn header_names(key: &str, names: &[String]) -> Result<(), Refusal> {
     }
 }
 
+/// Longest challenge that is sent back. Those seen have under 100 bytes.
+const MAX_CHALLENGE_BYTES: usize = 1024;
 const NEVER_KEPT: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "set-cookie"];

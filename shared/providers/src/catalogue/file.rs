@@ -1,15 +1,24 @@
 //! A catalogue file as it is written. Unknown keys are refused: a misspelt one would be silent.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 use super::Confidence;
-use crate::{secret::Encoding, unit::Unit};
+use crate::{
+    reply::Alphabet,
+    secret::{Encoding, KeyText},
+    unit::Unit,
+    verify::Coverage,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
     pub(super) name: String,
     pub(super) title: String,
+    #[serde(default)]
+    pub(super) setting: Vec<Setting>,
     pub(super) verify: Vec<Verify>,
     pub(super) identity: Vec<Identity>,
     #[serde(default)]
@@ -18,6 +27,12 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) handshake: Vec<Handshake>,
     pub(super) answer: Option<Answer>,
+    pub(super) success: Option<String>,
+    #[serde(default)]
+    pub(super) origin: Vec<Origin>,
+    pub(super) certificate: Option<Certificate>,
+    #[serde(default)]
+    pub(super) fingerprint: Vec<Part>,
     #[serde(default)]
     pub(super) cautions: Vec<String>,
     #[serde(default)]
@@ -34,31 +49,55 @@ pub(super) struct File {
 pub(super) struct Verify {
     pub(super) scheme: SchemeName,
     pub(super) algorithm: Option<Algorithm>,
-    pub(super) encoding: Encoding,
+    #[serde(default)]
+    pub(super) encoding: Option<Encoding>,
     pub(super) key: KeyFormat,
+    #[serde(default)]
     pub(super) header: Vec<String>,
+    pub(super) query: Option<String>,
+    pub(super) pointer: Option<String>,
+    pub(super) form: Option<String>,
     pub(super) prefix: Option<String>,
     pub(super) members: Option<Members>,
-    pub(super) signed: String,
+    #[serde(default)]
+    pub(super) when: Vec<Condition>,
+    pub(super) each: Option<String>,
+    pub(super) signed: Option<OneOrMany>,
     #[serde(default)]
     pub(super) part: Vec<SignedPart>,
+    #[serde(default)]
+    pub(super) fields: Vec<String>,
+    pub(super) listed_headers: Option<SignedHeaders>,
+    pub(super) body_digest: Option<BodyDigest>,
+    #[serde(default)]
+    pub(super) claims: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) pinned: Vec<Token>,
     pub(super) timestamp: Option<Timestamp>,
     pub(super) tolerance_s: Option<u32>,
+    pub(super) covers: Option<Coverage>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum SchemeName {
     Hmac,
+    Digest,
     Ed25519,
+    EcdsaP256,
+    Rsa,
+    Jwt,
+    Token,
 }
 
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Algorithm {
     Sha1,
     Sha256,
     Sha512,
+    Es256,
+    Hs256,
 }
 
 #[derive(Deserialize)]
@@ -69,27 +108,47 @@ pub(super) struct KeyFormat {
     pub(super) private_prefix: Option<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum KeyText {
-    Raw,
-    Hex,
-    Base64,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Members {
     pub(super) separator: char,
     pub(super) assign: char,
-    pub(super) tag: String,
+    pub(super) tag: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a text or a list of texts")]
+pub(super) enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SignedPart {
     pub(super) name: String,
+    #[serde(default)]
     pub(super) header: Vec<String>,
+    pub(super) query: Option<String>,
+    pub(super) pointer: Option<String>,
+    pub(super) form: Option<String>,
+    #[serde(default)]
+    pub(super) optional: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SignedHeaders {
+    pub(super) list: String,
+    #[serde(default)]
+    pub(super) required: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "lowercase")]
+pub(super) enum BodyDigest {
+    Query(String),
+    Claim(String),
 }
 
 #[derive(Deserialize)]
@@ -97,6 +156,8 @@ pub(super) struct SignedPart {
 pub(super) struct Timestamp {
     pub(super) member: Option<String>,
     pub(super) header: Option<Vec<String>>,
+    pub(super) claim: Option<String>,
+    pub(super) pointer: Option<String>,
     pub(super) unit: Unit,
 }
 
@@ -104,6 +165,7 @@ pub(super) struct Timestamp {
 #[serde(deny_unknown_fields)]
 pub(super) struct Identity {
     pub(super) kind: Option<String>,
+    pub(super) each: Option<String>,
     #[serde(default)]
     pub(super) when: Vec<Condition>,
     pub(super) id: Vec<Part>,
@@ -115,13 +177,17 @@ pub(super) struct Identity {
     pub(super) occurred_at: Vec<Time>,
 }
 
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Selector {
     pub(super) header: Option<String>,
+    pub(super) query: Option<String>,
     pub(super) signed: Option<String>,
     pub(super) pointer: Option<String>,
     pub(super) form: Option<String>,
+    pub(super) received_ms: Option<u32>,
+    #[serde(default)]
+    pub(super) digest: bool,
 }
 
 /// A selector with something beside it, in one table.
@@ -132,9 +198,13 @@ macro_rules! selecting {
         #[serde(deny_unknown_fields)]
         pub(super) struct $name {
             header: Option<String>,
+            query: Option<String>,
             signed: Option<String>,
             pointer: Option<String>,
             form: Option<String>,
+            received_ms: Option<u32>,
+            #[serde(default)]
+            digest: bool,
             $($(#[$attribute])* pub(super) $field: $type),*
         }
 
@@ -142,9 +212,12 @@ macro_rules! selecting {
             pub(super) fn selector(&self) -> Selector {
                 Selector {
                     header: self.header.clone(),
+                    query: self.query.clone(),
                     signed: self.signed.clone(),
                     pointer: self.pointer.clone(),
                     form: self.form.clone(),
+                    received_ms: self.received_ms,
+                    digest: self.digest,
                 }
             }
         }
@@ -159,8 +232,11 @@ selecting! {
         optional: bool,
     }
 }
-selecting! { Condition { is: String } }
+selecting! { Condition { is: Option<String>, present: Option<bool> } }
 selecting! { Time { unit: Unit } }
+selecting! { Token { setting: String } }
+selecting! { Confirm { hosts: Vec<String> } }
+selecting! { Challenge { alphabet: Option<Alphabet>, longest: Option<usize>, hmac: Option<Encoding> } }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -180,11 +256,42 @@ pub(super) struct Fact {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct Setting {
+    pub(super) name: String,
+    pub(super) what: String,
+    #[serde(default)]
+    pub(super) optional: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Origin {
+    pub(super) of: String,
+    pub(super) page: String,
+    pub(super) confidence: Confidence,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Certificate {
+    pub(super) any: Vec<Selector>,
+    pub(super) hosts: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Handshake {
+    pub(super) method: Option<String>,
+    #[serde(default)]
     pub(super) when: Vec<Condition>,
-    pub(super) echo: Option<Selector>,
+    #[serde(default)]
+    pub(super) unsigned: bool,
+    pub(super) token: Option<Token>,
+    pub(super) challenge: Option<Challenge>,
+    pub(super) confirm: Option<Confirm>,
     #[serde(default)]
     pub(super) answer: Answer,
+    pub(super) refusal: Option<u16>,
 }
 
 #[derive(Deserialize)]

@@ -1,15 +1,16 @@
-//! Signature headers: a signature alone, or a list of tagged members.
+//! How signatures are written, in a header or elsewhere: one alone, or a list of tagged members.
 //!
 //! Members that are no member, of another tag or undecodable are skipped: the rest still counts, as
 //! a provider adds versions and rolls secrets. The number that is tried is bounded.
 
-/// How a signature header is written.
+/// How signatures are written.
 #[derive(Clone, Debug)]
 pub(crate) enum Grammar {
     /// One signature, after `prefix`.
     Plain { prefix: String },
-    /// Members of a tag and a value: `t=1,v1=ab,v1=cd` or `v1,ab v1a,cd`.
-    Members { separator: char, assign: char, tag: String },
+    /// Members of a tag and a value: `t=1,v1=ab,v1=cd` or `v1,ab v1a,cd`. Without a tag, all of
+    /// them count.
+    Members { separator: char, assign: char, tag: Option<String> },
 }
 
 impl Grammar {
@@ -22,9 +23,13 @@ impl Grammar {
                 None => Err(Unreadable::Malformed("its prefix is missing")),
             },
             Self::Members { tag, .. } => {
-                let signatures: Vec<_> = self.values(header, tag).take(MAX_SIGNATURES).collect();
+                let signatures: Vec<_> =
+                    self.values(header, tag.as_deref()).take(MAX_SIGNATURES).collect();
                 if signatures.is_empty() {
-                    return Err(Unreadable::NoneOf(tag.clone()));
+                    return Err(match tag {
+                        Some(tag) => Unreadable::NoneOf(tag.clone()),
+                        None => Unreadable::Malformed("it has no members"),
+                    });
                 }
                 Ok(signatures)
             }
@@ -37,7 +42,7 @@ impl Grammar {
         header: &'h str,
         tag: &str,
     ) -> Result<Option<&'h str>, Unreadable> {
-        let mut values = self.values(header, tag);
+        let mut values = self.values(header, Some(tag));
         let first = values.next();
         match values.next() {
             Some(_) => Err(Unreadable::Malformed("it has two timestamps")),
@@ -45,7 +50,7 @@ impl Grammar {
         }
     }
 
-    fn values<'h>(&self, header: &'h str, tag: &str) -> impl Iterator<Item = &'h str> {
+    fn values<'h>(&self, header: &'h str, tag: Option<&str>) -> impl Iterator<Item = &'h str> {
         let (separator, assign) = match self {
             Self::Plain { .. } => (None, '='),
             Self::Members { separator, assign, .. } => (Some(*separator), *assign),
@@ -54,7 +59,7 @@ impl Grammar {
             .into_iter()
             .flat_map(|separator| header.split(separator))
             .filter_map(move |member| member.trim().split_once(assign))
-            .filter(move |(known, _)| *known == tag)
+            .filter(move |(known, _)| tag.is_none_or(|tag| *known == tag))
             .map(|(_, value)| value)
     }
 
@@ -66,6 +71,7 @@ impl Grammar {
                 let timestamp = timestamp
                     .map(|(tag, time)| format!("{tag}{assign}{time}{separator}"))
                     .unwrap_or_default();
+                let tag = tag.as_deref().unwrap_or("sample");
                 format!("{timestamp}{tag}{assign}{signature}")
             }
         }
@@ -90,7 +96,7 @@ mod tests {
     use super::*;
 
     fn stripe() -> Grammar {
-        Grammar::Members { separator: ',', assign: '=', tag: "v1".into() }
+        Grammar::Members { separator: ',', assign: '=', tag: Some("v1".into()) }
     }
 
     #[test]
@@ -117,7 +123,7 @@ mod tests {
     #[test]
     fn the_number_of_tries_is_bounded() {
         let header = "v1,x ".repeat(1000);
-        let list = Grammar::Members { separator: ' ', assign: ',', tag: "v1".into() };
+        let list = Grammar::Members { separator: ' ', assign: ',', tag: Some("v1".into()) };
         assert_eq!(list.signatures(&header).map(|tried| tried.len()), Ok(MAX_SIGNATURES));
     }
 }

@@ -1,10 +1,12 @@
 //! Deliveries that nobody signed, in every way proptest thinks of.
 
+use std::sync::LazyLock;
+
 use domain::delivery::Delivery;
 use proptest::{collection::vec, prelude::*};
-use providers::{Provider, Unsigned};
+use providers::{Greeting, Key, Provider, SampleRequest, Unsigned};
 
-use crate::{NOW, key, post, provider, source};
+use crate::{NOW, key, post, provider, provider_at_home, secret_of, source};
 
 const SECRET: &str = "whsec_b3VycyBvbmx5OiBhIHNlY3JldCBrZXk=";
 
@@ -156,6 +158,110 @@ proptest! {
             prop_assert!(provider.same_payload(&body, &body));
         }
     }
+}
+
+/// Every provider of the catalogue with a key, read once.
+static ALL: LazyLock<Vec<(&str, Provider, Key)>> = LazyLock::new(|| {
+    let read = |name: &&'static str| {
+        let provider = provider_at_home(name);
+        let key = key(&provider, secret_of(name));
+        (*name, provider, key)
+    };
+    Provider::builtin_names().iter().map(read).collect()
+});
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn nobody_is_believed_whatever_is_written(
+        values in vec("(sha1=|sha256=|v0=|v1=|v1,|t=|ts=|;|,|\\.|Basic |JWT |[0-9a-zA-Z+/=]{0,88}|\\PC)", 1..12),
+        body in prop_oneof![vec(any::<u8>(), 0..200), json_like(), batch_like()],
+        query in "(&|=|%|[a-z_.]{0,12}|hub\\.mode=subscribe|crc_token=|bodySHA256=|token=){0,8}",
+        method in prop_oneof![Just("POST"), Just("GET")],
+        is_form in any::<bool>(),
+    ) {
+        for (name, provider, key) in ALL.iter() {
+            let request = SampleRequest { event_type: None, id: "id_1", now: NOW };
+            let genuine = provider.sample(&request).expect("a sample");
+            let genuine = provider.sign(key, genuine, NOW).expect("signed");
+            let mut values = values.iter().cycle();
+            let text = values.by_ref().take(6).cloned().collect::<String>();
+            let media = if is_form { "application/x-www-form-urlencoded" } else { "text/plain" };
+            let headers = genuine.headers.iter().map(|(header, _)| match header {
+                "content-type" => (header, media),
+                _ => (header, text.as_str()),
+            });
+            let forged = Delivery {
+                method: method.into(),
+                headers: headers.collect(),
+                query: query.clone(),
+                body: body.clone(),
+            };
+            // An answer to an unsigned request tells nothing of it but what was to be told.
+            let greeting = provider.greet(&forged, std::slice::from_ref(key));
+            if let Some(Greeting::Answered(reply)) = greeting {
+                prop_assert!(reply.body.len() < 2048 && !reply.body.contains("ours only"), "{name}");
+            }
+            let verified = provider.verify(forged, std::slice::from_ref(key), NOW, None);
+            prop_assert!(verified.is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_provider_identifies_or_refuses_whatever_is_signed(
+        body in prop_oneof![json_like(), batch_like()],
+        is_form in any::<bool>(),
+    ) {
+        for (name, provider, key) in ALL.iter() {
+            let request = SampleRequest { event_type: None, id: "id_1", now: NOW };
+            let mut unsigned = provider.sample(&request).expect("a sample");
+            let media = if is_form { "application/x-www-form-urlencoded" } else { "text/plain" };
+            unsigned.headers.retain(|(header, _)| header != "content-type");
+            unsigned.headers.push(("content-type".into(), media.into()));
+            unsigned.body.clone_from(&body);
+            // What is signed in parts, or in the body, cannot always be.
+            let Ok(signed) = provider.sign(key, unsigned, NOW) else { continue };
+            let text = String::from_utf8_lossy(&signed.body).into_owned();
+            let verified = provider.verify(signed, std::slice::from_ref(key), NOW, None);
+            let Ok(verified) = verified else { continue };
+            let _ = (provider.handshake(&verified), provider.confirmation(&verified));
+            let _ = provider.fingerprint(&verified);
+            match provider.identify(verified, &source()) {
+                Ok(events) => {
+                    for event in events {
+                        let payload = String::from_utf8_lossy(&event.payload).into_owned();
+                        prop_assert!(text.contains(&payload), "{name}");
+                    }
+                }
+                Err(refusal) => prop_assert!(!refusal.to_string().is_empty(), "{name}"),
+            }
+        }
+    }
+}
+
+/// Lists that the catalogue goes through, with anything in them.
+fn batch_like() -> impl Strategy<Value = Vec<u8>> {
+    let lists = ["", "events", "entry", "value", "notificationItems", "eventNotifications"];
+    let items = [
+        "{}",
+        "[]",
+        "null",
+        "1",
+        "{\"id\":1}",
+        "{\"id\":\"a\",\"id\":\"b\"}",
+        "{\"changes\":[{\"field\":\"f\",\"value\":{\"messages\":[{\"id\":\"m\"}]}}]}",
+        "{\"changes\":{},\"messaging\":[{\"message\":{\"mid\":\"m\"}}, 7]}",
+        "{\"NotificationRequestItem\":{\"additionalData\":{\"hmacSignature\":\"{{signature}}\"}}}",
+        "{\"clientState\":\"{{signature}}\",\"subscriptionId\":\"s\"}",
+        "{\"dataChangeEvent\":{\"entities\":[{}]}}",
+    ];
+    let items = vec(prop::sample::select(items.to_vec()), 0..5);
+    (prop::sample::select(lists.to_vec()), items).prop_map(|(list, items)| {
+        let items = format!("[{}]", items.join(","));
+        let body = if list.is_empty() { items } else { format!("{{\"{list}\":{items}}}") };
+        body.into_bytes()
+    })
 }
 
 /// Tokens that the catalogue looks for, in any order.

@@ -1,0 +1,194 @@
+//! Public keys and pairs, as providers and people write them.
+//!
+//! A certificate is believed because it was configured: whoever fetches one by the address in a
+//! request has looked at that address first ([`crate::Provider::certificate_url`]). Its dates count.
+
+use std::{ops::RangeInclusive, sync::Arc};
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use domain::time::Timestamp;
+use ring::{
+    rand::SystemRandom,
+    signature::{
+        ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair,
+        EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
+    },
+};
+use serde::Deserialize;
+use x509_cert::{
+    Certificate,
+    der::{Decode, DecodePem, Document, pem::PemLabel},
+    spki::{SubjectPublicKeyInfoOwned, SubjectPublicKeyInfoRef},
+    time::Time,
+};
+
+use crate::secret::Material;
+
+/// A public key.
+pub(crate) struct PublicKey {
+    /// As `ring` takes it: a point, an RSA key, 32 bytes.
+    pub(crate) bytes: Vec<u8>,
+    /// Its name, where the signer names the key.
+    pub(crate) id: Option<String>,
+    /// While its certificate holds.
+    pub(crate) valid: Option<RangeInclusive<Timestamp>>,
+}
+
+/// A private key with its public one.
+pub(crate) enum KeyPair {
+    Ed25519(Ed25519KeyPair),
+    P256(EcdsaKeyPair, Option<String>),
+    Rsa(RsaKeyPair),
+}
+
+impl KeyPair {
+    pub(crate) fn public(&self) -> &[u8] {
+        match self {
+            Self::Ed25519(pair) => pair.public_key().as_ref(),
+            Self::P256(pair, _) => pair.public_key().as_ref(),
+            Self::Rsa(pair) => pair.public_key().as_ref(),
+        }
+    }
+
+    /// Its name, where the signer names the key.
+    pub(crate) fn id(&self) -> Option<&str> {
+        match self {
+            Self::P256(_, id) => id.as_deref(),
+            Self::Ed25519(_) | Self::Rsa(_) => None,
+        }
+    }
+
+    /// Signs; ECDSA and RSA with the system's randomness. `None` if that fails, or for RSA with
+    /// SHA-1, which verifies what is old and signs nothing new.
+    pub(crate) fn sign(&self, text: &[u8], is_sha1: bool) -> Option<Vec<u8>> {
+        match self {
+            Self::Ed25519(pair) => Some(pair.sign(text).as_ref().to_vec()),
+            Self::P256(pair, _) => {
+                Some(pair.sign(&SystemRandom::new(), text).ok()?.as_ref().to_vec())
+            }
+            Self::Rsa(_) if is_sha1 => None,
+            Self::Rsa(pair) => {
+                let mut signature = vec![0; pair.public().modulus_len()];
+                pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text, &mut signature).ok()?;
+                Some(signature)
+            }
+        }
+    }
+}
+
+/// Seed and public key, one after the other.
+pub(crate) fn ed25519_pair(bytes: &[u8]) -> Result<Material, &'static str> {
+    let (seed, public) =
+        bytes.split_at_checked(ED25519_BYTES).ok_or("an Ed25519 key pair has 64 bytes")?;
+    let pair = Ed25519KeyPair::from_seed_and_public_key(seed, public)
+        .map_err(|_| "seed and public key are no Ed25519 key pair")?;
+    Ok(Material::Pair(Arc::new(KeyPair::Ed25519(pair))))
+}
+
+/// A public key, or a pair by its length.
+pub(crate) fn ed25519(bytes: &[u8]) -> Result<Material, &'static str> {
+    match bytes.len() {
+        ED25519_BYTES => Ok(public(bytes.to_vec(), None)),
+        length if length == 2 * ED25519_BYTES => ed25519_pair(bytes),
+        _ => Err("an Ed25519 public key has 32 bytes"),
+    }
+}
+
+/// A `SubjectPublicKeyInfo`, or a PKCS #8 pair.
+pub(crate) fn p256(der: &[u8]) -> Result<Material, &'static str> {
+    if let Ok(key) = SubjectPublicKeyInfoRef::from_der(der) {
+        return point(key.subject_public_key.raw_bytes());
+    }
+    p256_pair(&ECDSA_P256_SHA256_ASN1_SIGNING, der)
+}
+
+fn p256_pair(
+    algorithm: &'static EcdsaSigningAlgorithm,
+    der: &[u8],
+) -> Result<Material, &'static str> {
+    let pair = EcdsaKeyPair::from_pkcs8(algorithm, der, &SystemRandom::new())
+        .map_err(|_| "it is no P-256 key")?;
+    Ok(Material::Pair(Arc::new(KeyPair::P256(pair, None))))
+}
+
+fn point(bytes: &[u8]) -> Result<Material, &'static str> {
+    match bytes {
+        [UNCOMPRESSED, rest @ ..] if rest.len() == 2 * P256_BYTES => {
+            Ok(public(bytes.to_vec(), None))
+        }
+        _ => Err("it is no P-256 key"),
+    }
+}
+
+/// A JSON web key on P-256; with `d` it is a pair.
+pub(crate) fn jwk(text: &str) -> Result<Material, &'static str> {
+    #[derive(Deserialize)]
+    struct Jwk {
+        kty: String,
+        crv: String,
+        x: String,
+        y: String,
+        d: Option<String>,
+        kid: Option<String>,
+    }
+    let Jwk { kty, crv, x, y, d, kid } =
+        serde_json::from_str(text).map_err(|_| "it is no JSON web key on a curve")?;
+    if kty != "EC" || crv != "P-256" {
+        return Err("the JSON web key is not one on P-256");
+    }
+    let coordinate = |text: &str| {
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok();
+        bytes.filter(|bytes| bytes.len() == P256_BYTES).ok_or("it is no P-256 key")
+    };
+    let point = [&[UNCOMPRESSED][..], &coordinate(&x)?, &coordinate(&y)?].concat();
+    let Some(d) = d else { return Ok(public(point, kid)) };
+    let pair = EcdsaKeyPair::from_private_key_and_public_key(
+        &ECDSA_P256_SHA256_FIXED_SIGNING,
+        &coordinate(&d)?,
+        &point,
+        &SystemRandom::new(),
+    )
+    .map_err(|_| "it is no P-256 key pair")?;
+    Ok(Material::Pair(Arc::new(KeyPair::P256(pair, kid))))
+}
+
+/// A certificate, a public key or a PKCS #8 private key in PEM.
+pub(crate) fn rsa(pem: &str) -> Result<Material, &'static str> {
+    if pem.contains(Certificate::PEM_LABEL) {
+        return certificate(pem);
+    }
+    if pem.contains(SubjectPublicKeyInfoOwned::PEM_LABEL) {
+        let key = SubjectPublicKeyInfoOwned::from_pem(pem).map_err(|_| "it is no public key")?;
+        return Ok(public(key.subject_public_key.raw_bytes().to_vec(), None));
+    }
+    let (_, der) = Document::from_pem(pem).map_err(|_| "it is no PEM")?;
+    let pair = RsaKeyPair::from_pkcs8(der.as_bytes()).map_err(|_| "it is no RSA key")?;
+    Ok(Material::Pair(Arc::new(KeyPair::Rsa(pair))))
+}
+
+fn certificate(pem: &str) -> Result<Material, &'static str> {
+    let certificate = Certificate::from_pem(pem).map_err(|_| "it is no certificate")?;
+    let certificate = certificate.tbs_certificate();
+    let validity = certificate.validity();
+    let time = |time: &Time| {
+        let seconds = time.to_unix_duration().as_secs();
+        Timestamp::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))
+    };
+    let key = certificate.subject_public_key_info();
+    Ok(Material::Public(Arc::new(PublicKey {
+        bytes: key.subject_public_key.raw_bytes().to_vec(),
+        id: None,
+        valid: Some(time(&validity.not_before)..=time(&validity.not_after)),
+    })))
+}
+
+fn public(bytes: Vec<u8>, id: Option<String>) -> Material {
+    Material::Public(Arc::new(PublicKey { bytes, id, valid: None }))
+}
+
+/// Of Ed25519: the public key, and the seed too.
+const ED25519_BYTES: usize = 32;
+/// A coordinate, and the private number.
+const P256_BYTES: usize = 32;
+/// What a point begins with that has both coordinates.
+const UNCOMPRESSED: u8 = 4;

@@ -1,0 +1,376 @@
+//! What has gone wrong elsewhere: each trap, and that it is not walked into.
+
+use std::collections::BTreeSet;
+
+use domain::{delivery::Delivery, event::Event, limits, time::Timestamp};
+use providers::{
+    Coverage, Endpoint, Greeting, Key, Provider, SampleRequest, Unidentifiable, Unsigned,
+};
+
+use crate::{NOW, URL, key, provider, provider_at_home, secret_of, source};
+
+/// A body signed by the provider itself, with these headers.
+fn signed(provider: &Provider, key: &Key, headers: &[(&str, &str)], body: &str) -> Delivery {
+    let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+    let unsigned = Unsigned { headers, body: body.into() };
+    provider.sign(key, unsigned, NOW).expect("signed")
+}
+
+fn events(name: &str, headers: &[(&str, &str)], body: &str) -> Result<Vec<Event>, Unidentifiable> {
+    events_at(name, headers, body, NOW)
+}
+
+fn events_at(
+    name: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+    now: Timestamp,
+) -> Result<Vec<Event>, Unidentifiable> {
+    let provider = provider_at_home(name);
+    let key = key(&provider, secret_of(name));
+    let delivery = signed(&provider, &key, headers, body);
+    let tolerance = Some(limits::MAX_TOLERANCE);
+    let verified = provider.verify(delivery, &[key], now, tolerance).expect("signed by us");
+    provider.identify(verified, &source())
+}
+
+fn ids(name: &str, headers: &[(&str, &str)], body: &str) -> Vec<String> {
+    let events = events(name, headers, body).expect("identified");
+    events.iter().map(|event| event.key.id().as_str().to_owned()).collect()
+}
+
+/// A sample of every provider, signed.
+fn samples() -> impl Iterator<Item = (&'static str, Provider, Key, Delivery)> {
+    Provider::builtin_names().iter().map(|name| {
+        let provider = provider_at_home(name);
+        let key = key(&provider, secret_of(name));
+        let request = SampleRequest { event_type: None, id: "id_1", now: NOW };
+        let unsigned = provider.sample(&request).expect("a sample");
+        let delivery = provider.sign(&key, unsigned, NOW).expect("signed");
+        (*name, provider, key, delivery)
+    })
+}
+
+#[test]
+fn a_missing_signature_is_never_an_older_kind_of_delivery() {
+    for (name, provider, key, delivery) in samples() {
+        let request = SampleRequest { event_type: None, id: "id_1", now: NOW };
+        let unsigned = provider.sample(&request).expect("a sample");
+        let unsigned = Delivery {
+            headers: unsigned.headers.into_iter().collect(),
+            query: String::new(),
+            body: unsigned.body,
+            ..delivery
+        };
+        let rejection = provider.verify(unsigned, &[key], NOW, None).expect_err(name);
+        // Where the signature is in the body, the sample has something in its place.
+        let reasons = ["no_signature", "malformed_signature", "bad_signature"];
+        assert!(reasons.contains(&rejection.reason()), "{name}: {rejection}");
+    }
+}
+
+#[test]
+fn what_is_signed_for_one_provider_is_not_for_another_secret() {
+    for (name, provider, _, delivery) in samples() {
+        let other = match name {
+            "adyen" => "ff".repeat(32),
+            "aws-sns" | "paypal" => include_str!("../keys/other.pem").to_owned(),
+            _ if secret_of(name).starts_with("whsec_") => "whsec_b3RoZXI=".to_owned(),
+            "discord-interactions" | "discord-webhook-events" => "0f".repeat(32),
+            "plaid" => secret_of(name).replace("\"d\"", "\"none\"").replace("ours-1", "ours-2"),
+            "sendgrid" => continue, // Its vectors have another key.
+            _ => "another".to_owned(),
+        };
+        let other = key(&provider, &other);
+        let rejection = provider.verify(delivery, &[other], NOW, None).expect_err(name);
+        assert_eq!(rejection.reason(), "bad_signature", "{name}");
+    }
+}
+
+#[test]
+fn a_recorded_body_under_a_fresh_id_has_the_same_fingerprint() {
+    let with_unsigned_id = [
+        ("github", "x-github-delivery"),
+        ("shopify", "x-shopify-webhook-id"),
+        ("razorpay", "x-razorpay-event-id"),
+        ("linear", "linear-delivery"),
+        ("bitbucket", "x-request-uuid"),
+        ("bitbucket-data-center", "x-request-id"),
+        ("jira", "x-atlassian-webhook-identifier"),
+        ("sentry", "request-id"),
+    ];
+    for (name, header) in with_unsigned_id {
+        let provider = provider(name);
+        assert!(!provider.signs_event_id(), "{name}");
+        let key = key(&provider, secret_of(name));
+        let fingerprint = |id: &str, more: &str| {
+            let request = SampleRequest { event_type: None, id: "recorded", now: NOW };
+            let mut unsigned = provider.sample(&request).expect("a sample");
+            unsigned.body.extend(more.bytes());
+            let recorded = provider.sign(&key, unsigned, NOW).expect("signed");
+            let others = recorded.headers.iter().filter(|(known, _)| *known != header);
+            let headers = others.chain([(header, id)]).collect();
+            let replayed = Delivery { headers, ..recorded.clone() };
+            let verified =
+                provider.verify(replayed, std::slice::from_ref(&key), NOW, None).expect(name);
+            let print = provider.fingerprint(&verified).expect(name);
+            (provider.identify(verified, &source()).expect(name)[0].key.id().clone(), print)
+        };
+        let (first, second) = (fingerprint("recorded", ""), fingerprint("fresh", ""));
+        assert_ne!(first.0, second.0, "{name}: it verifies as another event");
+        assert_eq!(first.1, second.1, "{name}");
+        assert_ne!(first.1, fingerprint("fresh", " ").1, "{name}: another body");
+    }
+    // Where the id is signed nothing of the kind is needed.
+    let stripe = provider("stripe");
+    let key = key(&stripe, "ours only");
+    let verified = stripe.verify(signed(&stripe, &key, &[], "{}"), &[key], NOW, None);
+    assert_eq!(stripe.fingerprint(&verified.expect("signed by us")), None);
+}
+
+#[test]
+fn ids_that_are_not_unique_are_not_taken_alone() {
+    let hubspot = |portal: u32, attempt: u32| {
+        let body = format!(
+            r#"[{{"eventId":1,"subscriptionId":2,"portalId":{portal},"occurredAt":3,"attemptNumber":{attempt}}}]"#
+        );
+        ids("hubspot", &[], &body)
+    };
+    assert_eq!(hubspot(4, 0), hubspot(4, 1), "another attempt");
+    assert_ne!(hubspot(4, 0), hubspot(5, 0));
+    let mailgun = |time: u32| {
+        let body = format!(
+            r#"{{"signature":{{"timestamp":"1750000000","token":"t","signature":"{{{{signature}}}}"}},"event-data":{{"id":"a","timestamp":{time}}}}}"#
+        );
+        ids("mailgun", &[], &body)
+    };
+    assert_ne!(mailgun(1), mailgun(2), "unique within a day only");
+    let woocommerce = |delivery: &str| {
+        let topic = ("x-wc-webhook-topic", "order.updated");
+        ids("woocommerce", &[topic, ("x-wc-webhook-delivery-id", delivery)], r#"{"id":1}"#)
+    };
+    assert_eq!(woocommerce("a"), woocommerce("b"), "another one at each attempt");
+}
+
+#[test]
+fn where_nothing_tells_two_changes_apart_none_is_dropped() {
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    let bodies = [
+        ("plaid", r#"{"webhook_type":"ITEM","webhook_code":"X","item_id":"i"}"#, &[][..]),
+        ("dropbox", r#"{"list_folder":{"accounts":["a"]}}"#, &[]),
+        ("mollie-classic", "id=tr_1", &form),
+    ];
+    for (name, body, headers) in bodies {
+        let id = |now: Timestamp| {
+            let events = events_at(name, headers, body, now).expect(name);
+            events[0].key.id().clone()
+        };
+        assert_ne!(id(NOW), id(Timestamp::from_millis(NOW.millis() + 1)), "{name}");
+        assert_eq!(id(NOW), id(NOW), "{name}");
+    }
+}
+
+#[test]
+fn of_a_composite_id_every_part_counts() {
+    let adyen = |success: &str| {
+        let body = format!(
+            r#"{{"notificationItems":[{{"NotificationRequestItem":{{"additionalData":{{"hmacSignature":"{{{{signature}}}}"}},"pspReference":"P","merchantAccountCode":"M","eventCode":"CAPTURE","success":"{success}"}}}}]}}"#
+        );
+        ids("adyen", &[], &body)
+    };
+    assert_eq!(adyen("false"), ["1:M|1:P|7:CAPTURE|5:false"]);
+    assert_ne!(adyen("false"), adyen("true"), "a late success is no repetition of the failure");
+}
+
+#[test]
+fn the_signed_url_is_the_configured_one_whatever_the_request_says() {
+    for name in ["twilio", "square", "hubspot", "contentful", "jira-connect"] {
+        assert!(provider(name).signs_url(), "{name}");
+        let home = provider_at_home(name);
+        let key = key(&home, secret_of(name));
+        let request = SampleRequest { event_type: None, id: "id_1", now: NOW };
+        let unsigned = home.sample(&request).expect("a sample");
+        let delivery = home.sign(&key, unsigned, NOW).expect("signed");
+        let verify = |provider: &Provider, headers: &[(&str, &str)]| {
+            let headers = headers.iter().copied().chain(delivery.headers.iter()).collect();
+            let delivery = Delivery { headers, ..delivery.clone() };
+            let verified = provider.verify(delivery, std::slice::from_ref(&key), NOW, None);
+            verified.map(|_| ()).map_err(|rejection| rejection.reason())
+        };
+        assert_eq!(verify(&home, &[("host", "evil.example")]), Ok(()), "{name}");
+        let elsewhere = provider(name).at(Endpoint::new(Some("https://evil.example/hook")));
+        assert!(verify(&elsewhere, &[("host", "hooks.example.com")]).is_err(), "{name}");
+        let forwarded = [("x-forwarded-host", "hooks.example.com"), ("x-forwarded-proto", "https")];
+        assert_eq!(verify(&provider(name), &forwarded), Err("no_url"), "{name}");
+    }
+    assert!(!provider("stripe").signs_url());
+}
+
+#[test]
+fn what_a_handshake_signs_can_be_no_delivery() {
+    for (name, method, parameter) in
+        [("x", "GET", "crc_token"), ("braintree", "GET", "bt_challenge")]
+    {
+        let provider = provider_at_home(name);
+        let key = key(&provider, secret_of(name));
+        let refusals = ["%7B%22a%22%3A1%7D", "PG5vdGlm%0A", "a%20b", "v0%3A1", "", "%C3%A4"];
+        for challenge in refusals {
+            let query = format!("{parameter}={challenge}");
+            let headers = [("content-type", "text/plain")].into_iter().collect();
+            let delivery = Delivery { method: method.into(), headers, query, body: Vec::new() };
+            let greeting = provider.greet(&delivery, std::slice::from_ref(&key));
+            assert!(matches!(greeting, Some(Greeting::Refused(_))), "{name}: {challenge}");
+        }
+    }
+}
+
+#[test]
+fn a_handshake_that_is_signed_wrongly_is_not_answered() {
+    let zoom = provider("zoom");
+    let key = key(&zoom, "ours only");
+    let body = r#"{"event":"endpoint.url_validation","payload":{"plainToken":"a"}}"#;
+    let right = signed(&zoom, &key, &[], body);
+    assert_eq!(zoom.greet(&right, std::slice::from_ref(&key)), None, "its signature comes first");
+    let verified = zoom.verify(right.clone(), std::slice::from_ref(&key), NOW, None);
+    let reply = zoom.handshake(&verified.expect("signed by us")).expect("an answer");
+    assert!(reply.body.starts_with(r#"{"plainToken":"a","encryptedToken":""#), "{}", reply.body);
+    let wrong = Delivery { body: body.replace("\"a\"", "\"b\"").into(), ..right };
+    assert_eq!(zoom.greet(&wrong, std::slice::from_ref(&key)), None);
+    assert!(zoom.verify(wrong, &[key], NOW, None).is_err());
+}
+
+#[test]
+fn a_signature_for_less_than_the_body_is_said_to_be_one() {
+    let less = |coverage: Coverage| {
+        let names = Provider::builtin_names().iter().copied();
+        names.filter(move |name| provider(name).coverage() == coverage).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(less(Coverage::Checksum), ["paypal"].into());
+    assert_eq!(less(Coverage::Parts), ["adyen", "aws-sns", "braintree"].into());
+    let nothing = [
+        "eventbridge",
+        "gitlab",
+        "jira-connect",
+        "mailgun",
+        "microsoft-graph",
+        "mollie-classic",
+        "postmark",
+    ];
+    assert_eq!(less(Coverage::Nothing), nothing.into());
+    for name in nothing {
+        assert!(!provider(name).signs_event_id(), "{name}");
+    }
+}
+
+#[test]
+fn an_item_that_is_not_signed_spoils_the_batch() {
+    let adyen = provider("adyen");
+    let key = key(&adyen, secret_of("adyen"));
+    let item = r#"{"NotificationRequestItem":{"additionalData":{"hmacSignature":"{{signature}}"},"pspReference":"P","merchantAccountCode":"M","eventCode":"CAPTURE","success":"true"}}"#;
+    let batch = |items: &[&str]| format!(r#"{{"notificationItems":[{}]}}"#, items.join(","));
+    let signed = signed(&adyen, &key, &[], &batch(&[item, item]));
+    let body = String::from_utf8(signed.body.clone()).expect("text");
+    let verify = |body: String| {
+        let delivery = Delivery { body: body.into(), ..signed.clone() };
+        adyen.verify(delivery, std::slice::from_ref(&key), NOW, None).is_ok()
+    };
+    assert!(verify(body.clone()));
+    assert!(!verify(body.replacen("\"P\"", "\"Q\"", 1)), "the first");
+    let (before, after) = body.rsplit_once("\"P\"").expect("two items");
+    assert!(!verify(format!("{before}\"Q\"{after}")), "the last");
+    assert!(!verify(batch(&[])), "none");
+    assert!(!verify("{}".into()), "no list");
+}
+
+#[test]
+fn a_batch_keeps_its_order_and_each_event_its_own_text() {
+    let body = r#"{"events":[{"id":"c", "n":9007199254740993},{"id":"a"},{"id":"b"}]}"#;
+    let events = events("gocardless", &[], body).expect("identified");
+    let found: Vec<_> = events
+        .iter()
+        .map(|event| (event.key.id().as_str(), std::str::from_utf8(&event.payload)))
+        .collect();
+    let expected = [
+        ("c", Ok(r#"{"id":"c", "n":9007199254740993}"#)),
+        ("a", Ok(r#"{"id":"a"}"#)),
+        ("b", Ok(r#"{"id":"b"}"#)),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn an_empty_batch_is_no_event_and_no_mistake() {
+    assert_eq!(ids("gocardless", &[], r#"{"events":[]}"#), [""; 0]);
+    assert!(matches!(
+        events("gocardless", &[], r#"{"event":{}}"#),
+        Err(Unidentifiable::Missing { .. })
+    ));
+    assert!(matches!(
+        events("gocardless", &[], r#"{"events":{}}"#),
+        Err(Unidentifiable::NoList { found: "an object", .. })
+    ));
+    assert!(matches!(
+        events("gocardless", &[], r#"{"events":[],"events":[]}"#),
+        Err(Unidentifiable::Twice { .. })
+    ));
+    assert!(matches!(
+        events("gocardless", &[], r#"{"events":[{"id":"a"},{}]}"#),
+        Err(Unidentifiable::Missing { .. })
+    ));
+}
+
+#[test]
+fn more_events_than_anybody_sends_are_refused() {
+    let batch = |items: usize| format!("{{\"events\":[{}]}}", vec!["{\"id\":1}"; items].join(","));
+    let most = limits::MAX_EVENTS_PER_DELIVERY;
+    assert_eq!(events("gocardless", &[], &batch(most)).map(|events| events.len()), Ok(most));
+    let place = "body /events".to_owned();
+    assert_eq!(
+        events("gocardless", &[], &batch(most + 1)).map(|events| events.len()),
+        Err(Unidentifiable::TooMany { place })
+    );
+    // Lists within lists are counted together.
+    let entry = format!("{{\"changes\":[{}]}}", vec!["{}"; 501].join(","));
+    let nested = format!("{{\"entry\":[{entry},{entry}]}}");
+    assert!(matches!(events("meta", &[], &nested), Err(Unidentifiable::TooMany { .. })));
+}
+
+#[test]
+fn a_confirmation_is_called_at_amazons_hosts_only() {
+    let sns = provider("aws-sns");
+    let key = key(&sns, secret_of("aws-sns"));
+    let asked = |url: &str| {
+        let body = format!(
+            r#"{{"Type":"SubscriptionConfirmation","MessageId":"m","TopicArn":"t","Message":"x","Token":"t","SubscribeURL":"{url}","Timestamp":"2025-06-15T15:06:40Z","SignatureVersion":"2","Signature":"{{{{signature}}}}"}}"#
+        );
+        let delivery = signed(&sns, &key, &[], &body);
+        let verified = sns.verify(delivery, std::slice::from_ref(&key), NOW, None);
+        let verified = verified.expect("signed by us");
+        assert!(sns.handshake(&verified).is_some());
+        sns.confirmation(&verified)
+    };
+    let right = "https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&Token=t";
+    assert_eq!(asked(right).as_deref(), Some(right));
+    assert_eq!(asked("https://sns.eu-west-1.amazonaws.com.evil.example/"), None);
+    assert_eq!(asked("http://169.254.169.254/"), None);
+}
+
+#[test]
+fn a_certificate_is_fetched_from_the_providers_hosts_only() {
+    let url = |name: &str, header: &str, body: &str| {
+        let headers = [("paypal-cert-url", header)].into_iter().collect();
+        let delivery =
+            Delivery { method: "POST".into(), headers, query: String::new(), body: body.into() };
+        provider(name).certificate_url(&delivery)
+    };
+    let paypal = "https://api.paypal.com/v1/notifications/certs/CERT-1";
+    assert_eq!(url("paypal", paypal, "").as_deref(), Some(paypal));
+    for other in ["https://paypal.com.evil.example/c", "https://api.paypal.com:444/c", ""] {
+        assert_eq!(url("paypal", other, ""), None, "{other}");
+    }
+    let sns = r#"{"SigningCertURL":"https://sns.us-east-1.amazonaws.com/a.pem"}"#;
+    assert!(url("aws-sns", "", sns).is_some());
+    assert_eq!(url("aws-sns", "", &sns.replace("sns.", "s3.")), None);
+    assert_eq!(url("stripe", paypal, sns), None);
+    assert!(URL.starts_with("https://"));
+}
