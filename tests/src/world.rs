@@ -321,13 +321,15 @@ pub fn stripe_delivery_at(id: &str, now: Timestamp) -> Delivery {
 /// A Stripe event of the sample type that occurred then, signed at another time.
 #[must_use]
 pub fn stripe_delivery_of(id: &str, occurred_at: Timestamp, signed_at: Timestamp) -> Delivery {
-    let provider = Provider::builtin("stripe").expect("in the catalogue");
     let request =
         SampleRequest { event_type: Some("payment_intent.succeeded"), id, now: occurred_at };
-    let unsigned = provider.sample(&request).expect("a sample");
-    let key = provider.key(&Secret::new(STRIPE_SECRET)).expect("a key");
-    provider.sign(&key, unsigned, signed_at).expect("signed")
+    let unsigned = STRIPE.sample(&request).expect("a sample");
+    let key = STRIPE.key(&Secret::new(STRIPE_SECRET)).expect("a key");
+    STRIPE.sign(&key, unsigned, signed_at).expect("signed")
 }
+
+static STRIPE: LazyLock<Provider> =
+    LazyLock::new(|| Provider::builtin("stripe").expect("in the catalogue"));
 
 /// A Stripe delivery of this body, signed now.
 #[must_use]

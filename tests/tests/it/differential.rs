@@ -72,7 +72,7 @@ fn both_readers_of_a_guard_agree_on_every_write() {
 #[expect(clippy::disallowed_methods, reason = "how thorough a test is, is its caller's")]
 fn cases() -> u32 {
     let wanted = std::env::var("HOOKONCE_DIFFERENTIAL_CASES").ok();
-    wanted.map_or(300, |cases| cases.parse().expect("a number of cases"))
+    wanted.map_or(1000, |cases| cases.parse().expect("a number of cases"))
 }
 
 /// What the cases came across.

@@ -116,6 +116,7 @@ fn a_larger_world_keeps_every_promise_if_wanted() {
         Some("large") => {
             explore(Bounds { faults: 2, ..SMALL }, 214_142, &[]);
             explore(Bounds { deliveries: 3, ..SMALL }, 259_602, &[]);
+            explore(Bounds { deliveries: 3, faults: 2, ..SMALL }, 742_967, &[]);
         }
         Some(other) => panic!("HOOKONCE_MODEL is `large` or not set, not {other:?}"),
     }

@@ -13,7 +13,13 @@ use super::{
 };
 
 pub(super) fn properties(bounds: &Bounds) -> Vec<Property<Protocol>> {
-    let mut properties = vec![
+    let mut properties = promises();
+    properties.extend(states(bounds));
+    properties
+}
+
+fn promises() -> Vec<Property<Protocol>> {
+    vec![
         Property::always("I2 one claim wins", |_, w: &World| w.truth.claims <= 1),
         Property::always("I3 a 2xx implies a record", |_, w: &World| {
             w.truth.broken != Some(Broken::AnsweredWithoutRecord)
@@ -74,6 +80,11 @@ pub(super) fn properties(bounds: &Bounds) -> Vec<Property<Protocol>> {
         Property::always("I10 no duplicate is refused", |_, w: &World| {
             w.truth.broken != Some(Broken::DuplicateRefused)
         }),
+    ]
+}
+
+fn states(bounds: &Bounds) -> Vec<Property<Protocol>> {
+    let mut states = vec![
         Property::sometimes("received", |_, w: &World| w.state() == Some(StateName::Received)),
         Property::sometimes("processing", |_, w: &World| w.state() == Some(StateName::Processing)),
         Property::sometimes("done", |_, w: &World| w.state() == Some(StateName::Done)),
@@ -81,11 +92,11 @@ pub(super) fn properties(bounds: &Bounds) -> Vec<Property<Protocol>> {
         Property::sometimes("expired", |_, w: &World| w.record.is_none() && w.truth.expired),
     ];
     if bounds.operations > 0 {
-        properties.push(Property::sometimes("discarded", |_, w: &World| {
+        states.push(Property::sometimes("discarded", |_, w: &World| {
             w.state() == Some(StateName::Discarded)
         }));
     }
-    properties
+    states
 }
 
 /// By this one the liveness of the protocol is known.
