@@ -2,6 +2,7 @@
 //! they took hold, or on the way.
 
 use std::{
+    future::Future,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -133,7 +134,7 @@ pub fn every_call(
 
 async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let action = action_of(&parts.headers);
+    let action = action_of(&parts.headers).unwrap_or("unknown").to_owned();
     let fault = {
         let mut calls = shared.calls.lock().unwrap_or_else(PoisonError::into_inner);
         let number = calls.len();
@@ -143,33 +144,45 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let Ok(body) = axum::body::to_bytes(body, usize::MAX).await else { return broken() };
     let seen = (action, body.clone());
     shared.bodies.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
+    meet(fault, forward(&shared.client, &shared.upstream, &parts.headers, body)).await
+}
+
+/// What a call that meets `fault` is answered; `forward` lets it take hold.
+pub(crate) async fn meet(fault: Fault, forward: impl Future<Output = Response>) -> Response {
     match fault {
-        Fault::None => forward(&shared, &parts.headers, body).await,
+        Fault::None => forward.await,
         Fault::LoseResponse => {
-            drop(forward(&shared, &parts.headers, body).await);
+            drop(forward.await);
             broken()
         }
         Fault::LoseRequest => broken(),
         Fault::Refuse(status, code) => refusal(status, code),
         Fault::RefuseWith(status, body) => refusal_with(status, body),
         Fault::Delay(delay) => {
-            let response = forward(&shared, &parts.headers, body).await;
+            let response = forward.await;
             tokio::time::sleep(delay).await;
             response
         }
     }
 }
 
-fn action_of(headers: &HeaderMap) -> String {
+/// What a call to AWS is called: `PutItem`.
+pub(crate) fn action_of(headers: &HeaderMap) -> Option<&str> {
     let target = headers.get("x-amz-target").and_then(|target| target.to_str().ok());
-    target.and_then(|target| target.rsplit('.').next()).unwrap_or("unknown").to_owned()
+    target.and_then(|target| target.rsplit('.').next())
 }
 
-async fn forward(shared: &Shared, headers: &HeaderMap, body: Bytes) -> Response {
+/// Hands a call on to `upstream`, and its answer back.
+pub(crate) async fn forward(
+    client: &reqwest::Client,
+    upstream: &str,
+    headers: &HeaderMap,
+    body: Bytes,
+) -> Response {
     let mut headers = headers.clone();
     headers.remove("host");
     headers.remove("content-length");
-    let sent = shared.client.post(&shared.upstream).headers(headers).body(body).send().await;
+    let sent = client.post(upstream).headers(headers).body(body).send().await;
     let Ok(answer) = sent else { return broken() };
     let (status, headers) = (answer.status(), answer.headers().clone());
     let Ok(body) = answer.bytes().await else { return broken() };
@@ -184,7 +197,7 @@ async fn forward(shared: &Shared, headers: &HeaderMap, body: Bytes) -> Response 
 }
 
 /// A response whose body breaks off before it begins: the client sees the connection end.
-fn broken() -> Response {
+pub(crate) fn broken() -> Response {
     let breaks =
         futures::stream::once(async { Err::<Bytes, _>(std::io::Error::other("connection lost")) });
     Response::new(Body::from_stream(breaks))
