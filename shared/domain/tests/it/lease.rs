@@ -258,6 +258,22 @@ fn writes(lease: &domain::transition::Lease) -> [(Fenced, StateName); 4] {
     ]
 }
 
+/// The SDK gave up on it and sent it again; the first one takes hold after all, when the step is
+/// long done. The fence lets it through: the lease is the same.
+#[test]
+fn a_start_that_arrives_late_does_not_take_back_its_result() {
+    let mut table = claimed();
+    let (lease, _) = held(&mut table, "a", NOW);
+    let mail = || StepName::new("mail").expect("valid");
+    let start = lease.journal(&[(mail(), started("a"))]);
+    let done = StepEntry { state: StepState::Done { result: "1".into() }, ..started("a") };
+    table.write(&start.write);
+    table.write(&lease.journal(&[(mail(), done.clone())]).write);
+    let late = table.write(&start.write);
+    assert_eq!(start.settle(late), Ok(FencedOutcome::Applied));
+    assert_eq!(table.record().steps[&mail()], done);
+}
+
 #[test]
 fn a_write_under_a_lease_takes_hold_and_its_lost_answer_is_known_again() {
     for i in 0..4 {
