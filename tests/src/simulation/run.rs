@@ -224,7 +224,9 @@ impl Run {
             });
         }
         let mut deliveries = providers.join_all().await.into_iter().sum();
-        // From here on nothing goes wrong, and everything must end.
+        // The weather outlasts the last delivery. From then on nothing goes wrong, and everything
+        // must end.
+        sleep(WEATHER_OUTLASTS).await;
         self.aws.weather().calm();
         self.settle().await;
         deliveries += Arc::clone(&self).let_expire(scenario).await;
@@ -547,5 +549,6 @@ const PROVIDER_WAITS: [Duration; 10] = {
         minutes(600),
     ]
 };
+const WEATHER_OUTLASTS: Duration = Duration::from_secs(6 * 3600);
 /// Eight attempts half an hour apart, requeues an hour apart, and as much again.
 const SETTLES_WITHIN: Duration = Duration::from_secs(2 * 86_400);

@@ -90,6 +90,33 @@ fn a_scenario_runs_the_same_way_each_time() {
     ran.expect("the same log");
 }
 
+/// A call that its sender gave up on takes hold all the same, while what came after it is under way:
+/// for each call of an event's first attempt, and each that may be slow after it.
+#[test]
+fn a_call_that_arrives_late_takes_nothing_back() {
+    for kind in [Kind::NeverFirst, Kind::Reconcile] {
+        for late in 0..8 {
+            for slow in 0..4 {
+                let event =
+                    EventPlan { kind, at: Duration::ZERO, duplicates: Vec::new(), late: None };
+                let scenario = Scenario {
+                    events: vec![event],
+                    faults: vec![(late, Fate::Late), (slow, Fate::Slow)],
+                    partitions: Vec::new(),
+                    skews: [0; 6],
+                    operator: Vec::new(),
+                    ttl_lag: Duration::ZERO,
+                    seed: 1,
+                };
+                if let Err(broken) = simulate(&scenario) {
+                    let happened = broken.log.join("\n");
+                    panic!("{kind:?} {late} {slow}: {}\n{happened}", broken.promise);
+                }
+            }
+        }
+    }
+}
+
 fn scenario() -> impl Strategy<Value = Scenario> {
     let operator = select(vec![
         OperatorAct::ReplayFailed,
