@@ -19,13 +19,17 @@ macro_rules! complain {
 pub mod check;
 pub mod demo;
 pub mod dev;
+pub mod providers;
 pub mod send;
 pub mod verify;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
 
-use providers::Secret;
-use runtime::secrets::{SecretRef, SecretStore};
+use ::providers::{Provider, Secret};
+use runtime::{
+    config::{Config, Trust},
+    secrets::{SecretRef, SecretStore},
+};
 
 /// Yes.
 pub const YES: u8 = 0;
@@ -66,6 +70,66 @@ pub(crate) async fn secret_of(reference: &str) -> Result<Secret, WrongCall> {
     Ok(SecretStore::new(None).fetch(&parsed).await?)
 }
 
+/// The providers of a configuration by their names, those of one's own files among them.
+pub(crate) fn own_providers(
+    config: Option<&PathBuf>,
+) -> Result<BTreeMap<String, Provider>, WrongCall> {
+    let Some(path) = config else { return Ok(BTreeMap::new()) };
+    let config = Config::read(path, Trust::Local)?;
+    let providers = config.sources.into_values().map(|source| source.provider);
+    Ok(providers.map(|provider| (provider.name().to_owned(), provider)).collect())
+}
+
+/// The provider of this name: one's own, or the catalogue's.
+pub(crate) fn provider_named(
+    name: &str,
+    own: &BTreeMap<String, Provider>,
+) -> Result<Provider, WrongCall> {
+    own.get(name).cloned().or_else(|| Provider::builtin(name)).ok_or_else(|| {
+        let known = Provider::builtin_names().iter().copied();
+        let near = nearest(name, known.chain(own.keys().map(String::as_str)));
+        let hint = if near.is_empty() {
+            "`hookonce providers` lists what is".to_owned()
+        } else {
+            format!("near it: {}", near.join(", "))
+        };
+        WrongCall(format!("`{name}` is not in the catalogue; {hint}"))
+    })
+}
+
+/// Those that `name` may have been meant to be, the nearest first.
+fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Vec<&'k str> {
+    let name = name.to_ascii_lowercase();
+    let likeness = |known: &str| {
+        let is_within = name.len() > 2 && (known.contains(&name) || name.contains(known));
+        if is_within { 1.0 } else { strsim::jaro_winkler(&name, known) }
+    };
+    let mut near: Vec<_> = known.map(|known| (likeness(known), known)).collect();
+    near.retain(|(likeness, _)| *likeness >= LEAST_LIKENESS);
+    near.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    near.into_iter().map(|(_, known)| known).take(3).collect()
+}
+
+/// The name that a provider's only source may have.
+pub(crate) fn source_name(provider: &Provider) -> String {
+    provider.name().replace('.', "-")
+}
+
+/// A time for people: `30d`, `1h25m`, `never`.
+pub(crate) fn span(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let units = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
+    let Some(at) = units.iter().position(|(_, unit)| seconds >= *unit) else {
+        return "never".to_owned();
+    };
+    let (name, unit) = units[at];
+    let rest = units.get(at + 1).map(|(name, smaller)| (name, seconds % unit / smaller));
+    match rest {
+        Some((smaller, count)) if count > 0 => format!("{}{name}{count}{smaller}", seconds / unit),
+        _ => format!("{}{name}", seconds / unit),
+    }
+}
+
 /// This very executable: the functions are in it.
 pub(crate) fn own_program() -> Result<PathBuf, WrongCall> {
     std::env::current_exe()
@@ -84,3 +148,6 @@ pub(crate) fn percentile(sorted: &[f64], at: f64) -> f64 {
     let index = (last as f64 * at).round() as usize;
     sorted.get(index.min(last)).copied().unwrap_or(0.0)
 }
+
+/// Names less alike are no misspelling of one another.
+const LEAST_LIKENESS: f64 = 0.8;

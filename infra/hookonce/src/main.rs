@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use hookonce::commands::{self, check, demo, dev, send, verify};
+use hookonce::commands::{self, check, demo, dev, providers, send, verify};
 
 /// Webhook idempotency on AWS Lambda, DynamoDB and SQS.
 ///
@@ -22,6 +22,7 @@ enum Command {
     Send(send::SendArgs),
     Verify(verify::VerifyArgs),
     Check(check::CheckArgs),
+    Providers(providers::ProvidersArgs),
     /// Run as one of the functions, through the Lambda Runtime API
     #[command(hide = true)]
     Function {
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     match cli.command {
         Command::Check(args) => commands::exit(check::run(&args)),
+        Command::Providers(args) => commands::exit(providers::run(&args)),
         Command::Verify(args) => commands::exit(verify::run(&args)),
         Command::Demo(args) => commands::exit(on_threads(demo::run(args))),
         Command::Dev(args) => commands::exit(on_threads(dev::run(args))),

@@ -9,9 +9,11 @@ mod file;
 mod places;
 mod scheme;
 
+pub(crate) use scheme::written;
+
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     endpoint::Setting,
@@ -40,6 +42,8 @@ pub(crate) struct Catalogue {
     /// What tells a delivery from others where its id is not signed.
     pub(crate) fingerprint: Vec<Part>,
     pub(crate) answer: Reply,
+    /// What is heard by whoever's signature does not hold, where the provider is particular.
+    pub(crate) rejection: Option<Reply>,
     pub(crate) success: Option<String>,
     pub(crate) origins: Vec<Origin>,
     pub(crate) cautions: Vec<String>,
@@ -74,7 +78,7 @@ pub struct Origin {
 }
 
 /// How well a fact is established.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
     /// The provider's own documentation says so.

@@ -15,14 +15,25 @@ use ring::{
     },
 };
 use serde::Deserialize;
+use serde_json::json;
 use x509_cert::{
     Certificate,
-    der::{Decode, DecodePem, Document, pem::PemLabel},
-    spki::{SubjectPublicKeyInfoOwned, SubjectPublicKeyInfoRef},
+    der::{
+        Decode, DecodePem, Document, Encode, EncodePem,
+        asn1::{Any, BitString},
+        pem::{LineEnding, PemLabel},
+    },
+    spki::{
+        AlgorithmIdentifierOwned, ObjectIdentifier, SubjectPublicKeyInfoOwned,
+        SubjectPublicKeyInfoRef,
+    },
     time::Time,
 };
 
-use crate::secret::Material;
+use crate::{
+    secret::{Encoding, KeyFormat, KeyText, Material},
+    verify::Algorithm,
+};
 
 /// A public key.
 pub(crate) struct PublicKey {
@@ -74,6 +85,74 @@ impl KeyPair {
             }
         }
     }
+}
+
+/// A new private key: PKCS #8, in PEM. `None` for RSA, which `ring` does not generate.
+pub(crate) fn generate(algorithm: Algorithm) -> Option<String> {
+    let random = SystemRandom::new();
+    let der = match algorithm {
+        Algorithm::Ed25519 => Ed25519KeyPair::generate_pkcs8(&random).ok()?,
+        Algorithm::P256Der | Algorithm::P256Fixed => {
+            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).ok()?
+        }
+        Algorithm::RsaSha1 | Algorithm::RsaSha256 => return None,
+    };
+    let document = Document::try_from(der.as_ref()).ok()?;
+    document.to_pem("PRIVATE KEY", LineEnding::LF).ok()
+}
+
+/// The pair of a private key in PKCS #8 PEM, whoever made it.
+pub(crate) fn pair(algorithm: Algorithm, pem: &str) -> Result<KeyPair, &'static str> {
+    let (_, document) = Document::from_pem(pem).map_err(|_| "it is no PEM")?;
+    let der = document.as_bytes();
+    let p256 = |signing| EcdsaKeyPair::from_pkcs8(signing, der, &SystemRandom::new()).ok();
+    let pair = match algorithm {
+        // Not every tool writes the public key beside the private one.
+        Algorithm::Ed25519 => {
+            Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok().map(KeyPair::Ed25519)
+        }
+        Algorithm::P256Der => {
+            p256(&ECDSA_P256_SHA256_ASN1_SIGNING).map(|pair| KeyPair::P256(pair, None))
+        }
+        Algorithm::P256Fixed => p256(&ECDSA_P256_SHA256_FIXED_SIGNING)
+            .map(|pair| KeyPair::P256(pair, Some(TEST_KEY_ID.to_owned()))),
+        Algorithm::RsaSha1 | Algorithm::RsaSha256 => {
+            RsaKeyPair::from_pkcs8(der).ok().map(KeyPair::Rsa)
+        }
+    };
+    pair.ok_or("it is no PKCS #8 key of the kind that the provider signs with")
+}
+
+/// The public key of a pair, as a source is told it.
+pub(crate) fn public_text(pair: &KeyPair, format: &KeyFormat) -> Option<String> {
+    let encoding = if format.text == KeyText::Hex { Encoding::Hex } else { Encoding::Base64 };
+    let bytes = pair.public();
+    let text = match (pair, format.text) {
+        (KeyPair::Ed25519(_), _) => encoding.encode(bytes),
+        (KeyPair::P256(_, id), KeyText::Jwk) => {
+            let (x, y) = bytes.get(1..)?.split_at_checked(P256_BYTES)?;
+            let [x, y] = [x, y].map(|number| BASE64_URL_SAFE_NO_PAD.encode(number));
+            let jwk = json!({ "kty": "EC", "crv": "P-256", "x": x, "y": y, "kid": id });
+            jwk.to_string()
+        }
+        (KeyPair::P256(..), _) => {
+            encoding.encode(&described(EC_PUBLIC_KEY, Any::from(P256), bytes)?.to_der().ok()?)
+        }
+        (KeyPair::Rsa(_), _) => {
+            described(RSA_ENCRYPTION, Any::null(), bytes)?.to_pem(LineEnding::LF).ok()?
+        }
+    };
+    Some(format!("{}{text}", format.prefix))
+}
+
+fn described(
+    oid: ObjectIdentifier,
+    parameters: Any,
+    key: &[u8],
+) -> Option<SubjectPublicKeyInfoOwned> {
+    let algorithm = AlgorithmIdentifierOwned { oid, parameters: Some(parameters) };
+    let subject_public_key = BitString::from_bytes(key).ok()?;
+    Some(SubjectPublicKeyInfoOwned { algorithm, subject_public_key })
 }
 
 /// Seed and public key, one after the other.
@@ -186,6 +265,11 @@ fn public(bytes: Vec<u8>, id: Option<String>) -> Material {
     Material::Public(Arc::new(PublicKey { bytes, id, valid: None }))
 }
 
+/// What a test key is called, where the signer names its key.
+const TEST_KEY_ID: &str = "hookonce-test";
+const EC_PUBLIC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
+const RSA_ENCRYPTION: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
 /// Of Ed25519: the public key, and the seed too.
 const ED25519_BYTES: usize = 32;
 /// A coordinate, and the private number.

@@ -8,9 +8,11 @@
 //! Assumed: headers and body are as they came in, byte for byte.
 //!
 //! Absent on purpose: async, the network, SDK types, the clock, the environment and randomness (but
-//! for signing samples by ECDSA and RSA); `now` is an argument. No error and no `Debug` holds a payload, a signature or a secret.
+//! for signing samples by ECDSA and RSA, and for test keys); `now` is an argument. No error and no
+//! `Debug` holds a payload, a signature or a secret.
 
 mod catalogue;
+mod describe;
 mod endpoint;
 mod form;
 mod identify;
@@ -26,10 +28,11 @@ mod unit;
 mod verify;
 
 pub use catalogue::{CatalogueError, Confidence, Fact, Origin};
+pub use describe::{Description, IdentityInWords, SchemeInWords, Trap};
 pub use endpoint::{Endpoint, Setting};
 pub use identify::Unidentifiable;
 pub use provider::Provider;
 pub use reply::{Greeting, Reply};
-pub use sample::{CannotSign, NoSample, SampleRequest, Unsigned};
+pub use sample::{CannotSign, NoSample, NoTestKey, SampleRequest, Unsigned};
 pub use secret::{InvalidSecret, Key, Secret};
 pub use verify::{Coverage, Rejected, Rejection, VerifiedDelivery};

@@ -10,14 +10,16 @@ use domain::{
 };
 
 use crate::{
-    CannotSign, CatalogueError, Coverage, Endpoint, Fact, Greeting, InvalidSecret, Key, NoSample,
-    Origin, Rejected, Rejection, Reply, SampleRequest, Secret, Setting, Unidentifiable, Unsigned,
-    VerifiedDelivery,
+    CannotSign, CatalogueError, Coverage, Description, Endpoint, Fact, Greeting, InvalidSecret,
+    Key, NoSample, NoTestKey, Origin, Rejected, Rejection, Reply, SampleRequest, Secret, Setting,
+    Unidentifiable, Unsigned, VerifiedDelivery,
     catalogue::Catalogue,
+    describe,
     identify::{self, Identity},
-    payload, reply, sample,
+    keys, payload, reply, sample,
+    secret::KeyFormat,
     select::Place,
-    verify::{self, Against, Scheme},
+    verify::{self, Against, Algorithm, Method, Scheme},
 };
 
 /// One provider. Cheap to clone.
@@ -80,6 +82,12 @@ impl Provider {
     #[must_use]
     pub fn success(&self) -> Option<&str> {
         self.catalogue.success.as_deref()
+    }
+
+    /// What the file says of signatures, ids and handshakes, in words.
+    #[must_use]
+    pub fn describe(&self) -> Description {
+        describe::describe(&self.catalogue, self.signs_event_id())
     }
 
     /// Where the rest of what is known of it is from.
@@ -160,6 +168,48 @@ impl Provider {
         Key::read(self.name(), self.catalogue.schemes.iter().map(|scheme| &scheme.key), secret)
     }
 
+    /// Whether there are secrets that sign as well as verify. Otherwise all are public keys.
+    #[must_use]
+    pub fn shares_secrets(&self) -> bool {
+        let mut methods = self.catalogue.schemes.iter().map(|scheme| scheme.key.method);
+        methods.any(|method| !matches!(method, Method::Public(_)))
+    }
+
+    /// A new private key for tests, in PEM, where the provider signs with one of its own.
+    ///
+    /// # Errors
+    /// If it does not, or if such a key has to come from elsewhere.
+    pub fn generate_test_key(&self) -> Result<String, NoTestKey> {
+        let (_, _, algorithm) = self.public_scheme().ok_or_else(|| self.without_pairs())?;
+        keys::generate(algorithm).ok_or(NoTestKey::NotGenerated)
+    }
+
+    /// What signs with a private key in PEM, PKCS #8, and the text of the public key that a source
+    /// is to be configured with.
+    ///
+    /// # Errors
+    /// If the provider does not sign with such a key.
+    pub fn test_key(&self, pem: &str) -> Result<(Key, String), NoTestKey> {
+        let (at, format, algorithm) = self.public_scheme().ok_or_else(|| self.without_pairs())?;
+        let pair = keys::pair(algorithm, pem).map_err(|reason| NoTestKey::Unfit { reason })?;
+        let reason = "its public key cannot be written";
+        let public = keys::public_text(&pair, format).ok_or(NoTestKey::Unfit { reason })?;
+        Ok((Key::pair(at, pair), public))
+    }
+
+    /// The first scheme whose signer keeps a private key to itself.
+    fn public_scheme(&self) -> Option<(usize, &KeyFormat, Algorithm)> {
+        let mut schemes = self.catalogue.schemes.iter().enumerate();
+        schemes.find_map(|(at, scheme)| match scheme.key.method {
+            Method::Public(algorithm) => Some((at, &scheme.key, algorithm)),
+            Method::Hmac(_) | Method::Digest(_) | Method::Token => None,
+        })
+    }
+
+    fn without_pairs(&self) -> NoTestKey {
+        NoTestKey::SharedSecret { provider: self.name().to_owned() }
+    }
+
     /// Verifies a delivery with any of `keys`. `tolerance` replaces the provider's own.
     ///
     /// # Errors
@@ -197,9 +247,13 @@ impl Provider {
     pub fn greet(&self, delivery: &Delivery, keys: &[Key]) -> Option<Greeting> {
         let Catalogue { handshakes, lookups, schemes, .. } = &*self.catalogue;
         let unsigned = || handshakes.iter().filter(|handshake| handshake.unsigned);
-        // A signature that is there is looked at first.
-        let is_signed =
-            delivery.headers.iter().any(|(name, _)| schemes.iter().any(|s| s.is_signature(name)));
+        // A signature that is there is looked at first. Only a delivery's: X signs the query of
+        // its check too, and what answers that answers anybody.
+        let is_signed = delivery.method == "POST"
+            && delivery
+                .headers
+                .iter()
+                .any(|(name, _)| schemes.iter().any(|s| s.is_signature(name)));
         if is_signed || unsigned().next().is_none() {
             return None;
         }
@@ -286,6 +340,13 @@ impl Provider {
     #[must_use]
     pub fn answer(&self) -> Reply {
         self.catalogue.answer.clone()
+    }
+
+    /// What whoever's signature does not hold is to hear, where the provider tries that out and
+    /// wants no other words. The same for every rejection.
+    #[must_use]
+    pub fn rejection(&self) -> Option<Reply> {
+        self.catalogue.rejection.clone()
     }
 
     /// Whether two payloads under one key say the same, apart from what the provider changes

@@ -95,6 +95,26 @@ pub enum CannotSign {
     },
 }
 
+/// No test key for a provider.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoTestKey {
+    /// Signer and verifier share a secret.
+    #[error("{provider} signs with a secret that the source has too; no key pair is of use to it")]
+    SharedSecret {
+        /// The provider.
+        provider: String,
+    },
+    /// An RSA key is not made here.
+    #[error("an RSA key is not generated here")]
+    NotGenerated,
+    /// Another kind of key, or none.
+    #[error("the private key is of no use: {reason}")]
+    Unfit {
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+}
+
 /// The sample that `request` asks for.
 pub(crate) fn sample(
     provider: &str,

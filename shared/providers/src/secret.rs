@@ -94,6 +94,13 @@ impl Key {
         Ok(Self(keys))
     }
 
+    /// A pair, for the scheme of this index alone.
+    pub(crate) fn pair(scheme: usize, pair: KeyPair) -> Self {
+        let mut keys = vec![None; scheme];
+        keys.push(Some(Material::Pair(Arc::new(pair))));
+        Self(keys)
+    }
+
     /// What the scheme of this index works with.
     pub(crate) fn material(&self, scheme: usize) -> Option<&Material> {
         self.0.get(scheme)?.as_ref()

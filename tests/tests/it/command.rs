@@ -41,6 +41,7 @@ fn every_command_explains_itself_and_none_at_all_shows_how_to_call_it() {
         ("send", "--tamper"),
         ("verify", "--request"),
         ("check", "--config"),
+        ("providers", "--markdown"),
     ] {
         let help = run(folder.path(), &[command, "--help"]);
         assert_eq!(help.code, Some(0), "{help:?}");

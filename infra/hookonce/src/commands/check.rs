@@ -12,7 +12,7 @@ use runtime::{
 use serde_json::{Value, json};
 use worker::Handlers;
 
-use super::{NO, Outcome, WrongCall, YES};
+use super::{NO, Outcome, WrongCall, YES, span};
 
 /// Check a configuration, and show how long each source's records are kept and why.
 #[derive(Args, Debug)]
@@ -82,7 +82,7 @@ fn print_source(source: &str, config: &SourceConfig) {
     ] {
         match fact {
             Some(fact) if fact.value.is_zero() => say!("  {what} never ({})", fact.page),
-            Some(fact) => say!("  {what} for {} ({})", days(fact.value), fact.page),
+            Some(fact) => say!("  {what} for {} ({})", span(fact.value), fact.page),
             None => say!("  {what} for a time that is not documented"),
         }
     }

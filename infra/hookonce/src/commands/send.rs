@@ -2,20 +2,28 @@
 
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
+    fs::OpenOptions,
+    io::{ErrorKind, Write as _},
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use clap::Args;
-use domain::{delivery::Delivery, time::Timestamp};
+use domain::{delivery::Delivery, event::Source, time::Timestamp};
 use futures::{StreamExt as _, stream};
-use providers::{Endpoint, Key, Provider, SampleRequest, Unsigned};
+use providers::{Endpoint, Key, NoTestKey, Provider, SampleRequest, Unsigned};
 use reqwest::Client;
-use runtime::{clock::Clock, route::place};
+use runtime::{
+    clock::Clock,
+    config::{Config, Trust},
+    route::place,
+};
 use serde::Serialize;
 use url::Url;
 
-use super::{NO, Outcome, WrongCall, YES, percentile, secret_of};
+use super::{
+    NO, Outcome, WrongCall, YES, own_providers, percentile, provider_named, secret_of, source_name,
+};
 
 /// Sign an event as its provider would, and deliver it.
 #[derive(Args, Debug)]
@@ -25,9 +33,18 @@ pub struct SendArgs {
     /// Where to: http://HOST/webhooks/SOURCE; without a path, /webhooks/PROVIDER
     #[arg(long)]
     url: Url,
-    /// The secret to sign with, by reference: env:NAME or literal:TEXT
+    /// The secret to sign with, by reference: env:NAME or literal:TEXT; "generate" for a test key
+    ///
+    /// A provider that signs with a private key of its own does so with a test key if there is no
+    /// secret.
     #[arg(long)]
-    secret: String,
+    secret: Option<String>,
+    /// The test key's file, made if it is not there; without, PROVIDER-test-key.pem
+    #[arg(long)]
+    key: Option<PathBuf>,
+    /// A configuration whose provider files, settings and addresses are to be known
+    #[arg(long)]
+    config: Option<PathBuf>,
     /// Body to send; a sample event of the provider without
     #[arg(long)]
     event: Option<PathBuf>,
@@ -74,6 +91,8 @@ struct Report<'a> {
     statuses: BTreeMap<String, usize>,
     latency_ms: Latency,
     error: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    public_key: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -89,11 +108,14 @@ struct Latency {
 /// # Errors
 /// If there is no such provider, sample or secret.
 pub async fn run(args: SendArgs) -> Outcome {
-    let provider = Provider::builtin(&args.provider).ok_or_else(|| {
-        let known = Provider::builtin_names().join(", ");
-        WrongCall(format!("`{}` is not in the catalogue; there are: {known}", args.provider))
-    })?;
-    let key = provider.key(&secret_of(&args.secret).await?)?;
+    let provider = provider_named(&args.provider, &own_providers(args.config.as_ref())?)?;
+    let url = url_of(&args, &provider)?;
+    // Where the URL is signed, it is this one.
+    let provider = match source_at(&args, &url)? {
+        Some(configured) if configured.name() == provider.name() => configured,
+        _ => provider.at(Endpoint::new(Some(url.as_str()))),
+    };
+    let signer = Signer::of(&args, &provider).await?;
     let id = args.id.clone().unwrap_or_else(|| fresh_id(&provider));
     let now = args.now.map_or_else(|| Clock::default().now(), Timestamp::from_secs);
     let mut unsigned = unsigned_event(&provider, args.event_type.as_deref(), &id, now)?;
@@ -101,20 +123,15 @@ pub async fn run(args: SendArgs) -> Outcome {
         unsigned.body = std::fs::read(file)
             .map_err(|error| WrongCall(format!("cannot read {}: {error}", file.display())))?;
     }
-    let mut url = args.url.clone();
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(WrongCall("--url: an http or https address is needed".to_owned()));
-    }
-    if matches!(url.path(), "" | "/") {
-        url.set_path(&format!("/webhooks/{}", provider.name()));
-    }
-    // Where the URL is signed, it is this one.
-    let provider = provider.at(Endpoint::new(Some(url.as_str())));
     let client = client(&url)?;
+    let wants_settings = args.config.is_none() && !provider.settings().is_empty();
+    let hint =
+        if wants_settings { "; --config names a configuration with this source" } else { "" };
     let answers = stream::iter(0..args.times)
         .map(|_| {
             // Each delivery is signed anew, as a provider's retries are.
-            let signed = sign(&provider, &key, &unsigned, args.now, args.tamper);
+            let signed = sign(&provider, &signer.key, &unsigned, args.now, args.tamper)
+                .map_err(|WrongCall(problem)| WrongCall(format!("{problem}{hint}")));
             let (client, url) = (&client, &url);
             async move { Ok::<_, WrongCall>(deliver(client, url, signed?).await) }
         })
@@ -124,7 +141,7 @@ pub async fn run(args: SendArgs) -> Outcome {
         })
         .await?;
     // Of a body of the caller's own the id is not known here.
-    report(&args, args.event.is_none().then_some(id.as_str()), &answers);
+    report(&args, args.event.is_none().then_some(id.as_str()), &answers, &signer);
     let expected = |status: u16| {
         if args.tamper { status == 401 } else { (200..300).contains(&status) }
     };
@@ -132,7 +149,7 @@ pub async fn run(args: SendArgs) -> Outcome {
     Ok(if as_expected { YES } else { NO })
 }
 
-fn report(args: &SendArgs, id: Option<&str>, answers: &Answers) {
+fn report(args: &SendArgs, id: Option<&str>, answers: &Answers, signer: &Signer) {
     let mut latencies = answers.latencies.clone();
     latencies.sort_by(f64::total_cmp);
     let at = |share| percentile(&latencies, share);
@@ -146,6 +163,7 @@ fn report(args: &SendArgs, id: Option<&str>, answers: &Answers) {
             statuses,
             latency_ms: Latency { p50: at(0.5), p95: at(0.95), max: at(1.0) },
             error: answers.failure.as_deref(),
+            public_key: signer.public.as_deref(),
         };
         say!("{}", serde_json::to_string(&report).unwrap_or_default());
         return;
@@ -159,6 +177,95 @@ fn report(args: &SendArgs, id: Option<&str>, answers: &Answers) {
         }
     }
     say!("  p50 {:.1} ms, p95 {:.1} ms, max {:.1} ms", at(0.5), at(0.95), at(1.0));
+}
+
+fn url_of(args: &SendArgs, provider: &Provider) -> Result<Url, WrongCall> {
+    let mut url = args.url.clone();
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(WrongCall("--url: an http or https address is needed".to_owned()));
+    }
+    if matches!(url.path(), "" | "/") {
+        url.set_path(&format!("/webhooks/{}", source_name(provider)));
+    }
+    Ok(url)
+}
+
+/// The provider as it sends to the configured source that `url` is of: at its public address, with
+/// its settings.
+fn source_at(args: &SendArgs, url: &Url) -> Result<Option<Provider>, WrongCall> {
+    let Some(path) = &args.config else { return Ok(None) };
+    let config = Config::read(path, Trust::Local)?;
+    let source = url.path().strip_prefix("/webhooks/").and_then(|name| Source::new(name).ok());
+    Ok(source.and_then(|source| config.sources.get(&source)).map(|source| source.provider.clone()))
+}
+
+/// What signs, and the public key that the source has to have, where it is another.
+struct Signer {
+    key: Key,
+    public: Option<String>,
+}
+
+impl Signer {
+    async fn of(args: &SendArgs, provider: &Provider) -> Result<Self, WrongCall> {
+        match args.secret.as_deref() {
+            Some("generate") => Self::test_key(args, provider),
+            None if !provider.shares_secrets() => Self::test_key(args, provider),
+            None => Err(WrongCall(format!(
+                "--secret: {} signs with a secret that the source has too; give it as env:NAME or \
+                 literal:TEXT",
+                provider.name()
+            ))),
+            Some(reference) => {
+                Ok(Self { key: provider.key(&secret_of(reference).await?)?, public: None })
+            }
+        }
+    }
+
+    /// Of the key in its file, so that a second call is signed by the key that the source was
+    /// configured for after the first.
+    fn test_key(args: &SendArgs, provider: &Provider) -> Result<Self, WrongCall> {
+        let default = || PathBuf::from(format!("{}-test-key.pem", source_name(provider)));
+        let file = args.key.clone().unwrap_or_else(default);
+        let pem = match std::fs::read_to_string(&file) {
+            Ok(pem) => pem,
+            Err(error) if error.kind() == ErrorKind::NotFound => new_test_key(&file, provider)?,
+            Err(error) => {
+                return Err(WrongCall(format!("cannot read {}: {error}", file.display())));
+            }
+        };
+        let (key, public) = provider
+            .test_key(&pem)
+            .map_err(|error| WrongCall(format!("{}: {error}", file.display())))?;
+        if !args.json {
+            say!(
+                "signed with the test key in {}; the source needs its public key:",
+                file.display()
+            );
+            say!("  secrets = [{}]", serde_json::Value::from(format!("literal:{public}")));
+        }
+        Ok(Self { key, public: Some(public) })
+    }
+}
+
+/// Makes a test key, for its owner's eyes only.
+fn new_test_key(file: &Path, provider: &Provider) -> Result<String, WrongCall> {
+    let pem = provider.generate_test_key().map_err(|error| {
+        let how = match error {
+            NoTestKey::NotGenerated => format!(
+                "; make one: openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048 -out {}",
+                file.display()
+            ),
+            NoTestKey::SharedSecret { .. } | NoTestKey::Unfit { .. } => String::new(),
+        };
+        WrongCall(format!("{}: {error}{how}", provider.name()))
+    })?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let written = options.open(file).and_then(|mut file| file.write_all(pem.as_bytes()));
+    written.map_err(|error| WrongCall(format!("cannot write {}: {error}", file.display())))?;
+    Ok(pem)
 }
 
 impl Answers {

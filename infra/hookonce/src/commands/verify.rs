@@ -13,13 +13,10 @@ use domain::{
     time::Timestamp,
 };
 use providers::{Endpoint, Greeting, Key, Provider, Reply, Secret};
-use runtime::{
-    clock::Clock,
-    config::{Config, Trust},
-};
+use runtime::clock::Clock;
 use serde::{Deserialize, Serialize};
 
-use super::{NO, Outcome, WrongCall, YES};
+use super::{NO, Outcome, WrongCall, YES, own_providers};
 
 /// Say of recorded requests whether they verify, and if not, why.
 #[derive(Args, Debug)]
@@ -152,13 +149,6 @@ pub fn run(args: &VerifyArgs) -> Outcome {
         }
     }
     Ok(if all_valid { YES } else { NO })
-}
-
-fn own_providers(config: Option<&PathBuf>) -> Result<BTreeMap<String, Provider>, WrongCall> {
-    let Some(path) = config else { return Ok(BTreeMap::new()) };
-    let config = Config::read(path, Trust::Local)?;
-    let providers = config.sources.into_values().map(|source| source.provider);
-    Ok(providers.map(|provider| (provider.name().to_owned(), provider)).collect())
 }
 
 fn judge<'a>(request: &'a Request, own: &BTreeMap<String, Provider>) -> Judgement<'a> {

@@ -71,6 +71,7 @@ pub(super) fn checked(written: file::File) -> Result<Catalogue, Refusal> {
         certificate,
         fingerprint,
         answer: reply("answer", written.answer.unwrap_or_default(), 200..=299)?,
+        rejection: written.rejection.map(|own| reply("rejection", own, 400..=499)).transpose()?,
         success: written.success,
         origins: origins.collect(),
         cautions: written.cautions,

@@ -27,6 +27,7 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) handshake: Vec<Handshake>,
     pub(super) answer: Option<Answer>,
+    pub(super) rejection: Option<Answer>,
     pub(super) success: Option<String>,
     #[serde(default)]
     pub(super) origin: Vec<Origin>,

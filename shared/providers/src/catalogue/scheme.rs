@@ -337,6 +337,24 @@ fn segments(key: &str, written: &str, names: &Names<'_>) -> Result<Vec<Segment>,
     Ok(segments)
 }
 
+/// A template as its file writes it.
+pub(crate) fn written(template: &[Segment], parts: &[SignedPart]) -> String {
+    let piece = |segment: &Segment| {
+        if let Segment::Literal(text) = segment {
+            return text.clone();
+        }
+        let known = PLACEHOLDERS.iter().find(|(_, known)| known == segment);
+        let name = match (known, segment) {
+            (Some((name, _)), _) => name,
+            (None, Segment::Part(part)) => parts[*part].name.as_str(),
+            (None, Segment::Setting(name)) => name,
+            (None, _) => "",
+        };
+        format!("{{{name}}}")
+    };
+    template.iter().map(piece).collect()
+}
+
 /// How much of the body is signed by every one of the templates. Less than all of it has to be
 /// said in the file, so that nobody is surprised.
 fn coverage(

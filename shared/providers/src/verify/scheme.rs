@@ -539,7 +539,7 @@ impl Scheme {
         Ok(Some(at))
     }
 
-    pub(super) fn signature_place(&self) -> String {
+    pub(crate) fn signature_place(&self) -> String {
         match &self.place {
             SignaturePlace::Headers(names) => either(names),
             SignaturePlace::Numbered(prefix) => format!("header {prefix}1"),
@@ -547,7 +547,7 @@ impl Scheme {
         }
     }
 
-    fn time_place(&self) -> String {
+    pub(crate) fn time_place(&self) -> String {
         match self.time.as_ref().map(|time| &time.place) {
             Some(TimePlace::Member(tag)) => format!("{tag} in {}", self.signature_place()),
             Some(TimePlace::Header(names)) => either(names),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use domain::retention::Retention;
 use providers::{
-    CannotSign, CatalogueError, Coverage, InvalidSecret, NoSample, Provider, SampleRequest, Secret,
-    Unidentifiable,
+    CannotSign, CatalogueError, Coverage, InvalidSecret, NoSample, NoTestKey, Provider,
+    SampleRequest, Secret, Unidentifiable,
 };
 
 use serde_json::Value;
@@ -166,6 +166,46 @@ fn a_private_key_signs_what_its_public_key_verifies() {
     let signed = provider.sign(&key(&provider, pair), unsigned, NOW).expect("signed");
     assert!(signed.headers.get("svix-signature").is_some_and(|value| value.starts_with("v1a,")));
     assert!(provider.verify(signed, &[key(&provider, public)], NOW, None).is_ok());
+}
+
+#[test]
+fn a_test_key_signs_what_the_public_key_beside_it_verifies() {
+    let mut tried = 0;
+    for name in Provider::builtin_names() {
+        let provider = provider_at_home(name);
+        let pem = match provider.generate_test_key() {
+            Ok(pem) => pem,
+            Err(NoTestKey::NotGenerated) => include_str!("../keys/rsa.pem").to_owned(),
+            Err(error) => {
+                assert!(matches!(error, NoTestKey::SharedSecret { .. }), "{name}: {error}");
+                assert!(provider.shares_secrets(), "{name}");
+                assert_eq!(provider.test_key("any").err(), Some(error));
+                continue;
+            }
+        };
+        tried += 1;
+        let (private, public) = provider.test_key(&pem).expect(name);
+        let request = SampleRequest { event_type: None, id: "id_1", now: NOW };
+        let unsigned = provider.sample(&request).expect("a sample");
+        let signed = provider.sign(&private, unsigned.clone(), NOW).expect(name);
+        let public = key(&provider, &public);
+        assert!(
+            provider.verify(signed, std::slice::from_ref(&public), NOW, None).is_ok(),
+            "{name}"
+        );
+        assert_eq!(
+            provider.sign(&public, unsigned, NOW).err(),
+            Some(CannotSign::PublicKey),
+            "{name}"
+        );
+        for other in
+            ["", "hunter2", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"]
+        {
+            let refusal = provider.test_key(other).expect_err("no key");
+            assert!(matches!(refusal, NoTestKey::Unfit { .. }), "{name}: {refusal}");
+        }
+    }
+    assert!(tried >= 6, "{tried}");
 }
 
 #[test]
