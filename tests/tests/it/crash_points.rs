@@ -444,7 +444,7 @@ fn runs_at_start(flow: Flow) -> Vec<Run> {
     let strikes = [
         Strike::Always(Fault::Refuse(400, "ThrottlingException")),
         Strike::Always(Fault::LoseResponse),
-        Strike::Once(too_late(flow)),
+        Strike::Once(too_late(flow, START_CALLS[0])),
         Strike::Once(Fault::LoseResponse),
         Strike::KillBefore,
         Strike::KillAfter,
@@ -489,17 +489,18 @@ fn strikes(flow: Flow, call: &str) -> Vec<Strike> {
         strikes.push(Strike::Always(Fault::LoseResponse));
     }
     if !is_query || call == "Query open#0" {
-        strikes.push(Strike::Once(too_late(flow)));
+        strikes.push(Strike::Once(too_late(flow, call)));
     }
     strikes
 }
 
-/// Longer than a flow's function waits for one answer.
-const fn too_late(flow: Flow) -> Fault {
-    Fault::Delay(match flow.subject() {
-        Subject::Receiver => Duration::from_millis(1200),
-        Subject::Worker | Subject::Sweeper => Duration::from_millis(3500),
-    })
+/// Longer than the caller waits for one answer.
+fn too_late(flow: Flow, call: &str) -> Fault {
+    Fault::Delay(Duration::from_millis(match call {
+        "POST /receipt" | "POST /shipment" => 10_500,
+        _ if flow.subject() == Subject::Receiver => 1200,
+        _ => 3500,
+    }))
 }
 
 /// How a call is refused that would succeed later.
@@ -557,7 +558,8 @@ impl Bench {
         let (closing, closed) = watch::channel(false);
         let (name, clock, timeout) = match flow.subject() {
             Subject::Receiver => ("receiver", PAST_GRACE, Duration::from_secs(10)),
-            Subject::Worker => ("worker", HOUR, Duration::from_secs(5)),
+            // Longer than all attempts of a call, so that some end by being used up.
+            Subject::Worker => ("worker", HOUR, Duration::from_secs(15)),
             Subject::Sweeper => ("sweeper", PAST_GRACE, Duration::from_secs(15)),
         };
         let places = [wire.dynamodb_url.as_str(), &wire.sqs_url, &wire.outside_url];
