@@ -1,0 +1,34 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Tracing } from 'aws-cdk-lib/aws-lambda';
+import { AwsSolutionsChecks } from 'cdk-nag';
+import { deploy } from './stacks.js';
+
+/** Everything that comes with a prop and may be complained of. */
+const settings = { tracing: Tracing.ACTIVE } as const;
+
+/** As if nothing were acknowledged. */
+class Strict extends AwsSolutionsChecks {
+  public constructor() {
+    super();
+    Object.assign(this, { isAcknowledged: () => false });
+  }
+}
+
+test('cdk-nag finds nothing that is not acknowledged', () => {
+  assert.deepEqual(new AwsSolutionsChecks().validateScope(deploy(settings)).violations, []);
+});
+
+test('what is acknowledged would be found', () => {
+  const { violations } = new Strict().validateScope(deploy(settings));
+  const found = violations.flatMap(({ ruleName, violatingResources }) =>
+    violatingResources.map(({ constructPath }) => `${ruleName} ${constructPath}`),
+  );
+  assert.deepEqual(found.toSorted(), [
+    'AwsSolutions-IAM5[Resource::*] hookonce/Hookonce/ReceiverRole/Resource',
+    'AwsSolutions-IAM5[Resource::*] hookonce/Hookonce/SweeperRole/Resource',
+    'AwsSolutions-IAM5[Resource::*] hookonce/Hookonce/WorkerRole/Resource',
+    'AwsSolutions-SQS4 hookonce/Hookonce/DeadLetterQueue/Resource',
+    'AwsSolutions-SQS4 hookonce/Hookonce/Queue/Resource',
+  ]);
+});
