@@ -6,6 +6,7 @@ pub mod deliveries;
 pub mod dev;
 pub mod handlers;
 pub mod ledger;
+pub mod logged;
 pub mod outside;
 pub mod play;
 pub mod programs;

@@ -51,6 +51,8 @@ struct Shared {
     plan: Mutex<Plan>,
     calls: Mutex<Vec<String>>,
     bodies: Mutex<Vec<(String, Bytes)>>,
+    /// Calls whose body holds this meet this, whatever the plan says.
+    spoilt: Mutex<Option<(String, Fault)>>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -72,6 +74,7 @@ impl FaultProxy {
             plan: Mutex::new(Box::new(plan)),
             calls: Mutex::default(),
             bodies: Mutex::default(),
+            spoilt: Mutex::default(),
         });
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("bound"));
@@ -99,6 +102,23 @@ impl FaultProxy {
     /// Follows another plan from now on; the numbers go on.
     pub fn follow(&self, plan: impl FnMut(&str, usize) -> Fault + Send + 'static) {
         *self.shared.plan.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(plan);
+    }
+}
+
+impl FaultProxy {
+    /// Has each call whose body holds `text` meet `fault` from now on, and only those.
+    pub fn spoil(&self, text: &str, fault: Fault) {
+        let mut spoilt = self.shared.spoilt.lock().unwrap_or_else(PoisonError::into_inner);
+        *spoilt = Some((text.to_owned(), fault));
+    }
+}
+
+impl Shared {
+    fn spoils(&self, body: &[u8]) -> Option<Fault> {
+        let spoilt = self.spoilt.lock().unwrap_or_else(PoisonError::into_inner);
+        let (text, fault) = spoilt.as_ref()?;
+        let holds = body.windows(text.len()).any(|window| window == text.as_bytes());
+        holds.then(|| fault.clone())
     }
 }
 
@@ -142,6 +162,7 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
         (shared.plan.lock().unwrap_or_else(PoisonError::into_inner))(&action, number)
     };
     let Ok(body) = axum::body::to_bytes(body, usize::MAX).await else { return broken() };
+    let fault = shared.spoils(&body).unwrap_or(fault);
     let seen = (action, body.clone());
     shared.bodies.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
     meet(fault, forward(&shared.client, &shared.upstream, &parts.headers, body)).await

@@ -4,6 +4,8 @@
 //! A provider that sends the same events again in other groups meets a duplicate for each that is
 //! on record, and a claim for each that is not.
 
+use std::collections::HashSet;
+
 use domain::{
     event::Event,
     receive::{Reaction, react},
@@ -61,6 +63,7 @@ impl Receiver {
             .buffered(EVENTS_AT_ONCE)
             .collect()
             .await;
+        count_once(&mut received);
         self.enqueue(context, &mut received).await;
         Ok(received)
     }
@@ -173,6 +176,18 @@ fn prepare(
     let wanted = context.config.route(event.event_type.as_deref()).is_some();
     let stored = wanted.then(|| payload::encode(&event.payload)).transpose()?;
     Ok((event, stored))
+}
+
+/// A delivery may name an event twice, and then both claims are its own, hence first. It is one
+/// event all the same.
+fn count_once(received: &mut [Received]) {
+    let mut claimed = HashSet::new();
+    for Received { event, outcome } in received {
+        if outcome.result == "new" && !claimed.insert(&event.key) {
+            (outcome.result, outcome.outcome) = ("duplicate", "duplicate");
+            outcome.enqueue = false;
+        }
+    }
 }
 
 impl Outcome {

@@ -12,7 +12,7 @@ use domain::{
 };
 use dynamo::Ledger;
 use lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpRequest;
-use providers::{Reply, VerifiedDelivery};
+use providers::{Greeting, Provider, Reply, VerifiedDelivery};
 use runtime::{
     clock::Clock,
     config::{Config, SourceConfig},
@@ -54,7 +54,7 @@ pub(crate) struct Context<'a> {
 impl Context<'_> {
     /// Until the provider may hang up.
     pub(crate) fn time_left(&self) -> Duration {
-        ANSWER_WITHIN.saturating_sub(self.started.elapsed())
+        answer_within(&self.config.provider).saturating_sub(self.started.elapsed())
     }
 }
 
@@ -91,6 +91,7 @@ impl Receiver {
             }
         };
         received.unwrap_or_else(|refusal| {
+            let answer = answer_refusal(&refusal, found.map(|(_, config)| &config.provider));
             let ack_ms = millis_since(started);
             let line = RejectionLine {
                 timestamp: Clock::system_time(received_at),
@@ -98,13 +99,13 @@ impl Receiver {
                 reason: refusal.reason(),
                 delivery_id,
                 error: refusal.to_string(),
-                status: refusal.status(),
+                status: answer.status,
                 webhook_rejected_total: 1,
                 ack_ms,
                 duration_ms: ack_ms,
             };
             line.write();
-            Answer::from(&refusal)
+            answer
         })
     }
 
@@ -119,6 +120,12 @@ impl Receiver {
         context.attempt_id = provider
             .attempt_id(&delivery.headers)
             .map(|id| cut(id, limits::MAX_LABEL_BYTES).to_owned());
+        if let Some(reply) = self.greet(&context, &delivery).await? {
+            return Ok(answer_handshake(&context, reply));
+        }
+        if delivery.method != "POST" {
+            return Err(Refusal::WrongMethod(delivery.method));
+        }
         if is_on(Fault::DedupeBeforeVerify) && self.is_known(&context, &delivery).await {
             return Ok(provider.answer().into());
         }
@@ -130,15 +137,35 @@ impl Receiver {
         for event in &mut events {
             seeded::mistake_key(event, &context);
         }
-        if events.len() > limits::MAX_EVENTS_PER_DELIVERY {
-            return Err(Refusal::TooManyEvents { events: events.len() });
-        }
         let mut durable = true;
         for Received { event, outcome } in self.receive_events(&context, events).await? {
             durable &= outcome.durable && !seeded::is_refusal(&outcome);
             log(&context, &event, outcome);
         }
         Ok(if durable { provider.answer().into() } else { Answer::unavailable() })
+    }
+
+    /// The answer to whoever asks, without a signature, whether we are who we say. Nothing is
+    /// believed and nothing written for that; what may be said to anybody is the catalogue's.
+    async fn greet(
+        &self,
+        context: &Context<'_>,
+        delivery: &Delivery,
+    ) -> Result<Option<Reply>, Refusal> {
+        let Context { source, config, .. } = context;
+        let keys = self.keys.get(source);
+        let mut greeting = config.provider.greet(delivery, &keys);
+        // For want of a key, maybe: some challenges are signed.
+        if keys.is_empty() && matches!(greeting, Some(Greeting::Refused(_))) {
+            let fresh = self.keys.refresh(source, config, self.clock.now()).await;
+            let keys = fresh.filter(|keys| !keys.is_empty()).ok_or(Refusal::NoSecrets)?;
+            greeting = config.provider.greet(delivery, &keys);
+        }
+        match greeting {
+            None => Ok(None),
+            Some(Greeting::Answered(reply)) => Ok(Some(reply)),
+            Some(Greeting::Refused(reply)) => Err(Refusal::Handshake(reply)),
+        }
     }
 
     /// Verifies, with the keys at hand, then once more with fresh ones.
@@ -171,6 +198,14 @@ impl Receiver {
             if self.keys.is_complete(source) { rejection.into() } else { Refusal::NoSecrets }
         })
     }
+}
+
+/// What the sender hears of a refusal. One provider or another tries out whether we verify at all,
+/// and is particular about what it hears then.
+fn answer_refusal(refusal: &Refusal, provider: Option<&Provider>) -> Answer {
+    let own = provider.and_then(Provider::rejection);
+    let own = own.filter(|_| matches!(refusal, Refusal::Unverified(_)));
+    own.map_or_else(|| Answer::from(refusal), Answer::from)
 }
 
 fn answer_handshake(context: &Context<'_>, reply: Reply) -> Answer {
@@ -217,5 +252,13 @@ pub(crate) fn millis_since(started: Instant) -> f64 {
     started.elapsed().as_secs_f64() * 1000.0
 }
 
-/// The least patient known provider hangs up after three seconds (Slack).
-const ANSWER_WITHIN: Duration = Duration::from_millis(2500);
+/// Most of the time that the provider waits. Within the function's own, less a call that is under
+/// way when it is up.
+fn answer_within(provider: &Provider) -> Duration {
+    let patience = provider.timeout().map_or(UNKNOWN_PATIENCE, |fact| fact.value);
+    (patience * 5 / 6).min(limits::RECEIVER_TIMEOUT.saturating_sub(CALL_UNDER_WAY))
+}
+
+/// Where it is not known how long the provider waits. Most wait for longer.
+const UNKNOWN_PATIENCE: Duration = Duration::from_secs(3);
+const CALL_UNDER_WAY: Duration = Duration::from_secs(2);

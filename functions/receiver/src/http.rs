@@ -26,15 +26,12 @@ pub fn source_of(path: &str) -> Option<&str> {
     before.ends_with("/webhooks").then_some(source)
 }
 
-/// The delivery in an event.
+/// The delivery in an event. Its method is still to be looked at: a handshake may be no POST.
 ///
 /// # Errors
 /// If the body or the headers cannot be taken.
 pub fn delivery_of(event: ApiGatewayV2httpRequest) -> Result<Delivery, Refusal> {
     let method = event.request_context.http.method.as_str().to_owned();
-    if method != "POST" {
-        return Err(Refusal::WrongMethod(method));
-    }
     let headers = headers_of(&event.headers);
     if headers.bytes() > limits::MAX_HEADER_BYTES {
         return Err(Refusal::HeadersTooLarge { bytes: headers.bytes() });
@@ -91,6 +88,7 @@ impl From<&Refusal> for Answer {
         match refusal {
             Refusal::WrongMethod(_) => headers.push(("allow".to_owned(), "POST".to_owned())),
             Refusal::NoSecrets => headers.push(retry_after()),
+            Refusal::Handshake(reply) => return reply.clone().into(),
             Refusal::UnknownSource
             | Refusal::BodyTooLarge { .. }
             | Refusal::PayloadTooLarge(_)
@@ -98,7 +96,7 @@ impl From<&Refusal> for Answer {
             | Refusal::MalformedBase64
             | Refusal::Unverified(_)
             | Refusal::Unidentifiable(_)
-            | Refusal::TooManyEvents { .. } => {}
+            | Refusal::TooManyEvents(_) => {}
         }
         Self { status: refusal.status(), headers, body: refusal.body() }
     }

@@ -2,7 +2,7 @@
 
 use domain::limits;
 use dynamo::payload::TooLarge;
-use providers::{Rejection, Unidentifiable};
+use providers::{Rejection, Reply, Unidentifiable};
 
 /// Why a delivery is refused. Nothing has been written for any of these.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +31,9 @@ pub enum Refusal {
     /// The gateway said base64, and it is none.
     #[error("the body is marked as base64 and is none")]
     MalformedBase64,
+    /// Somebody asks whether we are who we say, and is not who would ask so.
+    #[error("a handshake with a wrong token, or with a challenge that its provider does not send")]
+    Handshake(Reply),
     /// Not authentic, or too old.
     #[error(transparent)]
     Unverified(#[from] Rejection),
@@ -39,13 +42,21 @@ pub enum Refusal {
     NoSecrets,
     /// Authentic, and without an event id where the catalogue says.
     #[error(transparent)]
-    Unidentifiable(#[from] Unidentifiable),
+    Unidentifiable(Unidentifiable),
     /// More events than any known provider sends at once.
-    #[error("{events} events in one delivery, {} at most", limits::MAX_EVENTS_PER_DELIVERY)]
-    TooManyEvents {
-        /// How many.
-        events: usize,
-    },
+    #[error(transparent)]
+    TooManyEvents(Unidentifiable),
+}
+
+impl From<Unidentifiable> for Refusal {
+    /// A list that is too long is no mistake of the catalogue.
+    fn from(found: Unidentifiable) -> Self {
+        if matches!(found, Unidentifiable::TooMany { .. }) {
+            Self::TooManyEvents(found)
+        } else {
+            Self::Unidentifiable(found)
+        }
+    }
 }
 
 impl Refusal {
@@ -54,12 +65,11 @@ impl Refusal {
     pub const fn status(&self) -> u16 {
         match self {
             Self::MalformedBase64 => 400,
+            Self::Handshake(reply) => reply.status,
             Self::Unverified(_) => 401,
             Self::UnknownSource => 404,
             Self::WrongMethod(_) => 405,
-            Self::BodyTooLarge { .. } | Self::PayloadTooLarge(_) | Self::TooManyEvents { .. } => {
-                413
-            }
+            Self::BodyTooLarge { .. } | Self::PayloadTooLarge(_) | Self::TooManyEvents(_) => 413,
             Self::Unidentifiable(_) => 422,
             Self::HeadersTooLarge { .. } => 431,
             Self::NoSecrets => 503,
@@ -71,12 +81,13 @@ impl Refusal {
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::MalformedBase64 => "malformed_base64",
+            Self::Handshake(_) => "handshake_refused",
             Self::Unverified(rejection) => rejection.reason(),
             Self::UnknownSource => "unknown_source",
             Self::WrongMethod(_) => "wrong_method",
             Self::BodyTooLarge { .. } => "body_too_large",
             Self::PayloadTooLarge(_) => "payload_too_large",
-            Self::TooManyEvents { .. } => "too_many_events",
+            Self::TooManyEvents(_) => "too_many_events",
             Self::Unidentifiable(_) => "unidentifiable",
             Self::HeadersTooLarge { .. } => "headers_too_large",
             Self::NoSecrets => "no_secrets",
@@ -88,13 +99,14 @@ impl Refusal {
     #[must_use]
     pub fn body(&self) -> String {
         match self {
+            Self::Handshake(reply) => reply.body.clone(),
             Self::Unverified(_) => "the signature does not verify".to_owned(),
             Self::WrongMethod(_) => "a delivery is a POST".to_owned(),
             Self::MalformedBase64
             | Self::UnknownSource
             | Self::BodyTooLarge { .. }
             | Self::PayloadTooLarge(_)
-            | Self::TooManyEvents { .. }
+            | Self::TooManyEvents(_)
             | Self::Unidentifiable(_)
             | Self::HeadersTooLarge { .. }
             | Self::NoSecrets => self.to_string(),

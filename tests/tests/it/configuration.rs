@@ -406,6 +406,19 @@ fn addresses_are_http_and_calls_end_before_a_lease() {
 }
 
 #[test]
+fn a_provider_that_signs_its_url_is_refused_without_it() {
+    for provider in ["twilio", "square", "hubspot"] {
+        let mut config = with(&json!({ "provider": provider }));
+        assert_refused(&[(
+            config.clone(),
+            &["sources.stripe.public_url", provider, "signs its URL"],
+        )]);
+        config["sources"]["stripe"]["public_url"] = "https://hooks.example.com/in".into();
+        assert!(parse(&config.to_string(), Format::Json, None).is_ok(), "{provider}");
+    }
+}
+
+#[test]
 fn a_source_whose_name_is_none_is_named() {
     for name in ["", "Stripe", "a#b", "a/b", "ä", &"x".repeat(65)] {
         let mut config = with(&json!({}));

@@ -1,6 +1,7 @@
 //! The tests of the whole: one binary, one module a subject.
 
 mod bad_input;
+mod batches;
 mod binaries;
 mod command;
 mod configuration;
@@ -12,6 +13,7 @@ mod http_destination;
 mod lost_response;
 mod model;
 mod parallel;
+mod providers_command;
 mod receiver_table;
 mod seeded_faults;
 mod simulation;

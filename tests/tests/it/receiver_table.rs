@@ -12,6 +12,8 @@ use domain::{
     transition::{Leased, lease},
 };
 use dynamo::{Returning, payload};
+use lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpRequest;
+use providers::{Endpoint, Provider, SampleRequest, Secret};
 use receiver::{Answer, Receiver};
 use runtime::clock::Clock;
 use serde_json::{Value, json};
@@ -19,6 +21,7 @@ use sha2::{Digest as _, Sha256};
 use tests::{
     deliveries::{base64_event, deliver_to, header, sample, signed, signed_at},
     handlers::Scripted,
+    logged::LoggedReceiver,
     play::ahead,
     proxy::{Fault, FaultProxy, every_call},
     world::{
@@ -28,6 +31,12 @@ use tests::{
 };
 use worker::Failure;
 
+/// HMAC-SHA256 of `abc` under `greeting-secret`, as X and as Zoom write it.
+const X_ANSWER: &str =
+    r#"{"response_token":"sha256=VYoQzOPqzRkbfzxGDRCG8hkhreNK+Z4StopKuG3a9Wc="}"#;
+const ZOOM_ANSWER: &str = r#"{"plainToken":"abc","encryptedToken":"558a10cce3eacd191b7f3c460d1086f21921ade34af99e12b68a4ab86ddaf567"}"#;
+/// HMAC-SHA1 of `abc` under the SHA-1 of `greeting-secret`.
+const BRAINTREE_ANSWER: &str = "pk_1|aeb6c9e988bd39d78817e548ab24df600b486718";
 /// The grace of a new event, and a little more.
 const PAST_GRACE_MS: i64 = 61_000;
 
@@ -222,7 +231,182 @@ async fn verified_without_an_event_id_is_422_and_nothing_is_written() {
     assert_nothing_written(&world, "no id").await;
 }
 
+/// Xero tries out whether signatures are looked at, and takes no answer with a body.
+#[tokio::test]
+async fn a_provider_that_is_particular_hears_its_own_rejection_the_same_for_all() {
+    let world = World::start().await;
+    let source = source_of("xero", json!(["literal:xero-secret"]));
+    let receiver = world.receiver(&config_with("xero", source)).await;
+    let body = br#"{"events":[],"firstEventSequence":0,"lastEventSequence":0,"entropy":"S0m3"}"#;
+    let right = signed("xero", "xero-secret", &[], body);
+    let cases = [
+        signed("xero", "another", &[], body),
+        Delivery { headers: Headers::default(), ..right.clone() },
+        Delivery { body: b"{}".to_vec(), ..right.clone() },
+    ];
+    for delivery in cases {
+        let answer = deliver_to(&receiver, "xero", &delivery).await;
+        assert_eq!(answer, Answer { status: 401, headers: Vec::new(), body: String::new() });
+    }
+    let answer = deliver_to(&receiver, "xero", &right).await;
+    assert_eq!(answer, Answer { status: 200, headers: Vec::new(), body: String::new() });
+    // Whatever else is refused says why.
+    let unreadable = raw_event("/webhooks/xero", "POST", &json!({}), "%%%", true);
+    assert!(!receiver.receive(unreadable).await.body.is_empty());
+    assert_nothing_written(&world, "an intent to receive").await;
+}
+
 // ---- answered without a record --------------------------------------------------------------
+
+/// A request without a signature.
+fn unsigned(source: &str, method: &str, query: &str, body: &str) -> ApiGatewayV2httpRequest {
+    let headers = json!({ "content-type": "application/json" });
+    let mut event = raw_event(&format!("/webhooks/{source}"), method, &headers, body, false);
+    event.raw_query_string = Some(query.to_owned());
+    event
+}
+
+/// Sources of providers that ask, unsigned, who we are.
+fn greeted_config() -> Value {
+    let mut config = stripe_config();
+    for provider in ["meta", "x", "zoom", "dropbox", "braintree", "microsoft-graph", "woocommerce"]
+    {
+        config["sources"][provider] = source_of(provider, json!(["literal:greeting-secret"]));
+    }
+    config["sources"]["meta"]["settings"] = json!({ "verify_token": "chosen-by-us" });
+    config["sources"]["braintree"]["settings"] = json!({ "public_key": "pk_1" });
+    config
+}
+
+#[tokio::test]
+async fn an_unsigned_greeting_is_answered_as_its_provider_wants_and_nothing_is_written() {
+    let world = World::start().await;
+    let receiver = world.receiver(&greeted_config()).await;
+    let zoom = r#"{"event":"endpoint.url_validation","payload":{"plainToken":"abc"}}"#;
+    let hub = "hub.mode=subscribe&hub.verify_token=chosen-by-us&hub.challenge=1158201444";
+    let cases = [
+        ("meta", "GET", hub, "", "1158201444"),
+        ("dropbox", "GET", "challenge=abc", "", "abc"),
+        ("microsoft-graph", "POST", "validationToken=Hello%20you", "", "Hello you"),
+        ("x", "GET", "crc_token=abc&nonce=n", "", X_ANSWER),
+        ("zoom", "POST", "", zoom, ZOOM_ANSWER),
+        ("braintree", "GET", "bt_challenge=abc", "", BRAINTREE_ANSWER),
+    ];
+    for (provider, method, query, body, answered) in cases {
+        let answer = receiver.receive(unsigned(provider, method, query, body)).await;
+        assert_eq!((answer.status, answer.body.as_str()), (200, answered), "{provider}");
+        assert_eq!(header(&answer, "x-content-type-options"), Some("nosniff"), "{provider}");
+        assert_ne!(header(&answer, "content-type"), Some("text/html"), "{provider}");
+        assert_nothing_written(&world, provider).await;
+    }
+    // One that is only to be acknowledged.
+    let mut saved = unsigned("woocommerce", "POST", "", "webhook_id=7");
+    let form = "application/x-www-form-urlencoded".parse().expect("a header value");
+    saved.headers.insert("content-type", form);
+    assert_eq!(receiver.receive(saved).await.status, 200);
+    assert_nothing_written(&world, "woocommerce").await;
+}
+
+/// X signs the query of its check, as it signs no delivery.
+#[tokio::test]
+async fn a_greeting_that_is_signed_in_its_own_way_is_answered_all_the_same() {
+    let world = World::start().await;
+    let receiver = world.receiver(&greeted_config()).await;
+    let mut event = unsigned("x", "GET", "crc_token=abc&nonce=n", "");
+    let signature = "sha256=AAAA".parse().expect("a header value");
+    event.headers.insert("x-twitter-webhooks-signature", signature);
+    let answer = receiver.receive(event).await;
+    assert_eq!((answer.status, answer.body.as_str()), (200, X_ANSWER));
+    // A delivery is no check, whatever its query says: its signature counts.
+    let mut event = unsigned("x", "POST", "crc_token=abc", "{}");
+    let signature = "sha256=AAAA".parse().expect("a header value");
+    event.headers.insert("x-twitter-webhooks-signature", signature);
+    assert_eq!(receiver.receive(event).await.status, 401);
+}
+
+#[tokio::test]
+async fn a_stranger_has_nothing_echoed_but_what_a_provider_would_send() {
+    let world = World::start().await;
+    let receiver = world.receiver(&greeted_config()).await;
+    let long = format!("challenge={}", "a".repeat(5000));
+    let cases = [
+        ("meta", "GET", "hub.mode=subscribe&hub.verify_token=guessed&hub.challenge=abc", 403),
+        ("meta", "GET", "hub.mode=subscribe&hub.challenge=abc", 403),
+        ("meta", "GET", "hub.mode=subscribe&hub.verify_token=&hub.challenge=abc", 403),
+        (
+            "meta",
+            "GET",
+            "hub.mode=subscribe&hub.verify_token=chosen-by-us&hub.challenge=%3Cscript%3E",
+            403,
+        ),
+        ("x", "GET", "crc_token=%7B%22a%22%3A1%7D", 400),
+        ("x", "GET", "crc_token=", 400),
+        ("dropbox", "GET", "challenge=a%0D%0Aset-cookie%3A%20b", 400),
+        ("dropbox", "GET", &long, 400),
+        ("braintree", "GET", "bt_challenge=xyz", 400),
+    ];
+    for (provider, method, query, status) in cases {
+        let answer = receiver.receive(unsigned(provider, method, query, "")).await;
+        assert_eq!((answer.status, answer.body.as_str()), (status, ""), "{provider} {query}");
+        assert_nothing_written(&world, query).await;
+    }
+}
+
+#[tokio::test]
+async fn a_get_that_is_no_greeting_is_405_and_told_what_is_allowed() {
+    let world = World::start().await;
+    let receiver = world.receiver(&greeted_config()).await;
+    let hub = "hub.mode=subscribe&hub.verify_token=chosen-by-us&hub.challenge=1";
+    let cases = [
+        ("stripe", "GET", hub),
+        ("stripe", "GET", "challenge=abc"),
+        ("meta", "GET", ""),
+        ("meta", "GET", "hub.mode=unsubscribe&hub.challenge=1"),
+        ("meta", "HEAD", hub),
+        ("x", "PUT", "crc_token=abc"),
+        ("dropbox", "GET", ""),
+    ];
+    for (provider, method, query) in cases {
+        let answer = receiver.receive(unsigned(provider, method, query, "")).await;
+        assert_eq!(answer.status, 405, "{provider} {method} {query}");
+        assert_eq!(header(&answer, "allow"), Some("POST"), "{provider} {method} {query}");
+        assert_nothing_written(&world, query).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_greeting_is_logged_as_a_handshake_and_a_refused_one_as_that() {
+    let world = World::start().await;
+    let mut receiver = LoggedReceiver::start(&world, &greeted_config(), &world.sqs_url).await;
+    let hub = "hub.mode=subscribe&hub.verify_token=chosen-by-us&hub.challenge=1";
+    assert_eq!(receiver.receive(&unsigned("meta", "GET", hub, "")).await, 200);
+    let line = receiver.next_line("webhook_events_total").await;
+    let logged = [&line["source"], &line["result"], &line["outcome"]];
+    assert_eq!(logged, ["meta", "handshake", "handshake"]);
+    assert_eq!(line["webhook_events_total"], 0, "it is no event");
+    let guessed = hub.replace("chosen-by-us", "guessed");
+    assert_eq!(receiver.receive(&unsigned("meta", "GET", &guessed, "")).await, 403);
+    let line = receiver.next_line("webhook_rejected_total").await;
+    assert_eq!([&line["source"], &line["reason"]], ["meta", "handshake_refused"]);
+    assert_eq!(line["status"], 403);
+    assert!(!line.to_string().contains("guessed"), "{line}");
+}
+
+#[tokio::test]
+async fn a_greeting_that_has_to_be_signed_waits_for_the_secret() {
+    let world = World::start().await;
+    let mut config = greeted_config();
+    for provider in ["x", "meta"] {
+        config["sources"][provider]["secrets"] = json!(["env:HOOKONCE_TESTS_NOT_SET"]);
+    }
+    let receiver = world.receiver(&config).await;
+    let answer = receiver.receive(unsigned("x", "GET", "crc_token=abc", "")).await;
+    assert_eq!(answer.status, 503);
+    assert!(header(&answer, "retry-after").is_some());
+    let hub = "hub.mode=subscribe&hub.verify_token=chosen-by-us&hub.challenge=1";
+    let answer = receiver.receive(unsigned("meta", "GET", hub, "")).await;
+    assert_eq!((answer.status, answer.body.as_str()), (200, "1"), "that needs none");
+}
 
 #[tokio::test]
 async fn a_signed_handshake_is_answered_and_nothing_is_written() {
@@ -784,6 +968,50 @@ async fn one_id_at_two_sources_of_one_provider_is_two_events() {
     let keys = [stripe_key("evt_1"), key_of("stripe-eu", "evt_1")];
     for key in keys {
         assert!(world.ledger.read(&key).await.expect("a read").is_some(), "{key}");
+    }
+}
+
+/// A delivery of a provider that signs the URL it was given, and the body as it was sent.
+fn signed_for(provider: &str, url: &str, secret: &str) -> Delivery {
+    let provider = Provider::builtin(provider).expect("in the catalogue");
+    let provider = provider.at(Endpoint::new(Some(url)));
+    let request = SampleRequest { event_type: None, id: "id_1", now: occurred_at() };
+    let key = provider.key(&Secret::new(secret)).expect("a key");
+    let unsigned = provider.sample(&request).expect("a sample");
+    provider.sign(&key, unsigned, Clock::default().now()).expect("signed")
+}
+
+#[tokio::test]
+async fn a_signed_url_is_the_configured_one_whatever_stage_and_host_the_request_has() {
+    let public_url = "https://hooks.example.com/in/shop?tenant=7";
+    for provider in ["twilio", "square"] {
+        let world = World::start().await;
+        let mut source = source_of(provider, json!(["literal:url-secret"]));
+        source["public_url"] = public_url.into();
+        let receiver = world.receiver(&config_with(provider, source)).await;
+        let at = |delivery: &Delivery, path: &str, query: &str| {
+            let mut event = base64_event(&format!("{path}/webhooks/{provider}"), delivery);
+            event.raw_query_string = Some(query.to_owned());
+            for (name, value) in [
+                ("host", "abc123.execute-api.eu-west-1.amazonaws.com"),
+                ("x-forwarded-host", "elsewhere.example"),
+                ("x-forwarded-proto", "http"),
+            ] {
+                event.headers.insert(name, value.parse().expect("a header value"));
+            }
+            receiver.receive(event)
+        };
+        let right = signed_for(provider, public_url, "url-secret");
+        for path in ["", "/prod", "/a/b"] {
+            let answer = at(&right, path, "tenant=7").await;
+            assert_eq!(answer.status, 200, "{provider} {path}");
+        }
+        assert_eq!((world.count_records().await, world.queue_depth().await), (1, (1, 0)));
+        let other =
+            signed_for(provider, "https://elsewhere.example/in/shop?tenant=7", "url-secret");
+        assert_eq!(at(&other, "", "tenant=7").await.status, 401, "{provider}: the host it names");
+        assert_eq!(at(&right, "", "tenant=8").await.status, 401, "{provider}: another query");
+        assert_eq!(world.count_records().await, 1);
     }
 }
 
