@@ -96,12 +96,12 @@ impl Receiver {
         let claim_ms = Some(millis_since(started));
         let outcome = match claimed {
             Ok(claimed) => {
-                let follow_up = self.follow_up(context, event, &claimed);
-                // On record, and the provider must hear so before it hangs up: a sweep does the
-                // rest.
-                tokio::time::timeout(context.time_left(), follow_up)
-                    .await
-                    .unwrap_or_else(|_elapsed| Outcome::after(&claimed))
+                let mut outcome = Outcome::after(&claimed);
+                let follow_up = self.follow_up(context, event, &claimed, &mut outcome);
+                // On record, and the provider must hear so before it hangs up: what was reached
+                // counts, and a sweep does the rest.
+                let _ = tokio::time::timeout(context.time_left(), follow_up).await;
+                outcome
             }
             Err(error) => Outcome::unknown(&error),
         };
@@ -109,21 +109,25 @@ impl Receiver {
     }
 
     /// Does what follows a settled claim, as far as it is this event's alone.
-    async fn follow_up(&self, context: &Context<'_>, event: &Event, claimed: &Claimed) -> Outcome {
-        let mut outcome = Outcome::after(claimed);
+    async fn follow_up(
+        &self,
+        context: &Context<'_>,
+        event: &Event,
+        claimed: &Claimed,
+        outcome: &mut Outcome,
+    ) {
         if let Reaction::Requeue(requeue) = react(claimed, self.clock.now()) {
             // Bump, then send. Should either fail, a sweep does both again: the record is
             // durable, so the provider hears 2xx whatever comes of this.
             outcome.outcome = "requeued";
-            match self.ledger.write(&requeue.write, Returning::Nothing).await {
-                Ok(written) => outcome.enqueue = requeue.settle(&written),
-                Err(error) => outcome.deferred = Some(error.to_string()),
-            }
+            outcome.deferred = Some(NO_TIME.to_owned());
+            let bumped = self.ledger.write(&requeue.write, Returning::Nothing).await;
+            outcome.enqueue = bumped.as_ref().is_ok_and(|written| requeue.settle(written));
+            outcome.deferred = bumped.err().map(|error| error.to_string());
         }
         if let Claimed::Duplicate(record) = claimed {
             outcome.mismatch = self.note_mismatch(context, event, record).await;
         }
-        outcome
     }
 
     /// Enqueues what is this delivery's to enqueue. It is on record: should this fail, a sweep does
@@ -144,8 +148,7 @@ impl Receiver {
             }
             Err(_elapsed) => {
                 for received in waiting {
-                    let why = "no time was left before the answer";
-                    received.outcome.deferred = Some(why.to_owned());
+                    received.outcome.deferred = Some(NO_TIME.to_owned());
                 }
             }
         }
@@ -254,5 +257,6 @@ fn differs(config: &SourceConfig, event: &Event, record: &Record) -> bool {
     }
 }
 
+const NO_TIME: &str = "no time was left before the answer";
 /// Events of one delivery claimed at the same time.
 const EVENTS_AT_ONCE: usize = 16;

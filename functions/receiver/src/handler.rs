@@ -14,6 +14,7 @@ use dynamo::Ledger;
 use lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpRequest;
 use providers::{Greeting, Provider, Reply, VerifiedDelivery};
 use runtime::{
+    aws::Patience,
     clock::Clock,
     config::{Config, SourceConfig},
     secrets::SecretStore,
@@ -261,4 +262,7 @@ fn answer_within(provider: &Provider) -> Duration {
 
 /// Where it is not known how long the provider waits. Most wait for longer.
 const UNKNOWN_PATIENCE: Duration = Duration::from_secs(3);
-const CALL_UNDER_WAY: Duration = Duration::from_secs(2);
+/// A claim may be a write and then a read, each with all its attempts.
+const CALL_UNDER_WAY: Duration = Duration::from_secs(3);
+
+const _: () = assert!(CALL_UNDER_WAY.as_millis() > 2 * Patience::RECEIVER.operation.as_millis());

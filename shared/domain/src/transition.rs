@@ -234,6 +234,9 @@ pub fn lease(
         Edit::Set(Attribute::LeaseUntil, until.millis().into()),
         Edit::Remove(Attribute::NotBefore),
     ];
+    if seeded::is_on(Fault::LeaseReopensClosed) {
+        edits.push(Edit::Set(Attribute::DueAt, now.millis().into()));
+    }
     edits.extend(
         opening.map(|(name, entry)| Edit::SetStepIfAbsent(name.as_str().to_owned(), entry.value())),
     );

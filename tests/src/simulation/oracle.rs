@@ -25,10 +25,8 @@ pub(crate) struct Facts {
     pub(crate) state: String,
     pub(crate) due_at: Option<i64>,
     pub(crate) expires_at: Option<i64>,
-    pub(crate) acknowledged: bool,
     pub(crate) expired: bool,
     pub(crate) beyond_horizon: bool,
-    claims: u32,
     completions: u32,
     completed_before_expiry: u32,
     credits: u32,
@@ -97,7 +95,9 @@ impl Oracle {
         after: Option<&Value>,
     ) {
         let pk = key["pk"]["S"].as_str().unwrap_or_default();
-        let Some(after) = after else { return };
+        let Some(after) = after else {
+            return self.check(false, pk, "I9: nothing but expiry deletes a record");
+        };
         if table != TABLE {
             let credits = number(after, "credits").and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
             let pk = format!("stripe#{pk}");
@@ -107,11 +107,19 @@ impl Oracle {
         let (was, is) = (before.map_or("absent", state), state(after));
         self.note(now, format!("{by}: {pk}: {was} -> {is}"));
         let mut facts = self.facts.remove(pk).unwrap_or_default();
+        if let Some(before) = before {
+            self.check(before["claim_id"] == after["claim_id"], pk, "I2: one claim wins");
+        }
+        self.judge_place(pk, after);
         self.judge_transition(by, pk, before, after);
-        self.judge_holder(by, pk, &facts, before, after);
+        if let Some(before) = before.filter(|before| state(before) == "processing") {
+            let over = number(before, "lease_until").is_some_and(|until| until < now.millis());
+            let taken = attempt(after) > attempt(before);
+            self.check(over || !taken, pk, "I7: a lease is its holder's until it ends");
+        }
+        self.judge_holder(now, by, pk, &facts, before, after);
         self.judge_journal(pk, &mut facts, before, after);
         facts.take_in(by, before, after);
-        self.check(facts.claims <= 1 || facts.expired, pk, "I2: one claim wins");
         self.judge_expiry(pk, &facts, after);
         let ran_again = facts.expired && facts.completions > facts.completed_before_expiry;
         self.check(!ran_again, pk, "I5: an event whose record expired does not run again unasked");
@@ -145,9 +153,21 @@ impl Oracle {
         self.check(fence.1 == fence.0 + i64::from(leases), pk, "the fence grows by a lease alone");
     }
 
+    /// Where an operator, or a sweep, would look for it.
+    fn judge_place(&mut self, pk: &str, after: &Value) {
+        let place = after["queue_key"]["S"].as_str().and_then(|key| key.split('#').next());
+        let expected = match state(after) {
+            "received" | "processing" => Some("open"),
+            "failed" => Some("parked"),
+            _ => None,
+        };
+        self.check(place == expected, pk, "I4: what is open or parked is in the index");
+    }
+
     /// I7: only who holds the lease changes what is being processed.
     fn judge_holder(
         &mut self,
+        now: Timestamp,
         by: &str,
         pk: &str,
         facts: &Facts,
@@ -160,8 +180,11 @@ impl Oracle {
         }
         let holder = facts.holders.get(&attempt(before)).map_or("nobody", String::as_str);
         let changed = |name: &str| before.get(name) != after.get(name);
-        let exhausted = class(after) == Some("attempts_exhausted");
-        let ends = state(after) != "processing" && !exhausted;
+        // Parked by whoever finds it, when its last holder is gone.
+        let abandoned = state(after) == "failed"
+            && class(after) == Some("attempts_exhausted")
+            && number(before, "lease_until").is_some_and(|until| until < now.millis());
+        let ends = state(after) != "processing" && !abandoned;
         let writes = ends || changed("steps") || changed("lease_until");
         let holds = !writes || by == holder;
         self.check(holds, pk, &format!("I7: {by} wrote under the lease of {holder}"));
@@ -224,7 +247,12 @@ impl Oracle {
         self.check(!again, pk, "I6: a step recorded as done is never called again");
     }
 
-    /// A delivery was answered; `undisturbed`: no fault met its process meanwhile.
+    /// What a step gave its handler, by a call or from the journal.
+    pub(crate) fn returned(&mut self, pk: &str, step: &str, result: &str) {
+        self.check(result == step, pk, "I6: a recorded result is what was returned");
+    }
+
+    /// A delivery was answered, with 0 if the function ran out of time; `undisturbed`: no fault met its process meanwhile.
     pub(crate) fn answered(&mut self, now: Timestamp, pk: &str, status: u16, undisturbed: bool) {
         self.note(now, format!("{pk}: answered {status}"));
         self.check(
@@ -235,7 +263,6 @@ impl Oracle {
         if status == 200 {
             self.see("acknowledged");
             let facts = self.facts.entry(pk.to_owned()).or_default();
-            facts.acknowledged = true;
             let durable = !facts.state.is_empty();
             self.check(durable, pk, "I3: what is acknowledged is on record");
         } else {
@@ -268,8 +295,8 @@ impl Oracle {
     /// Everything has had its time: what is left is judged.
     pub(crate) fn judge_end(&mut self) {
         for (pk, facts) in self.facts.clone() {
-            let settled = !facts.acknowledged || !is_open(&facts.state);
-            self.check(settled, &pk, "I4: what is acknowledged ends done or parked");
+            let settled = !is_open(&facts.state);
+            self.check(settled, &pk, "I4: what is recorded ends done or parked");
             self.check(
                 facts.credits == facts.completions,
                 &pk,
@@ -282,7 +309,6 @@ impl Oracle {
 impl Facts {
     fn take_in(&mut self, by: &str, before: Option<&Value>, after: &Value) {
         let (was, is) = (before.map_or("absent", state), state(after));
-        self.claims += u32::from(was == "absent");
         self.beyond_horizon |= class(after) == Some("beyond_horizon");
         if attempt(after) > before.map_or(0, attempt) {
             self.holders.insert(attempt(after), by.to_owned());

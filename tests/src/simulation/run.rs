@@ -2,10 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -145,7 +142,6 @@ struct Run {
     workers: Vec<(Arc<Process>, Attempts)>,
     sweeper: (Arc<Process>, Sweeper),
     began: tokio::time::Instant,
-    over: AtomicBool,
 }
 
 impl Run {
@@ -191,8 +187,8 @@ impl Run {
         let ledger = aws.ledger(Some(&process), Patience::WORKER);
         let queue = aws.queue(Some(&process), Patience::WORKER, &queue_url);
         let sweeper = (process, Sweeper::new(ledger, queue, clock));
-        let (began, over) = (tokio::time::Instant::now(), AtomicBool::new(false));
-        Self { aws, outside, queue_url, config, receivers, workers, sweeper, began, over }
+        let began = tokio::time::Instant::now();
+        Self { aws, outside, queue_url, config, receivers, workers, sweeper, began }
     }
 
     /// From the first delivery until nothing is left to happen. Gives the number of deliveries.
@@ -231,7 +227,8 @@ impl Run {
         self.settle().await;
         deliveries += Arc::clone(&self).let_expire(scenario).await;
         self.settle().await;
-        self.over.store(true, Ordering::SeqCst);
+        // They go on for ever, unless they panic.
+        assert!(standing.try_join_next().is_none(), "work and sweeps go on");
         standing.shutdown().await;
         deliveries
     }
@@ -269,15 +266,16 @@ impl Run {
         let before = process.disturbed.load(Ordering::SeqCst);
         let invocation =
             tokio::time::timeout(limits::RECEIVER_TIMEOUT, deliver(receiver, &delivery));
-        let Some(Ok(answer)) = process.run(invocation).await else {
+        let Some(answered) = process.run(invocation).await else {
             let now = self.aws.now();
             self.aws.oracle().note(now, format!("{}: no answer", process.name));
             return false;
         };
         let undisturbed = calm || before == process.disturbed.load(Ordering::SeqCst);
         let (now, pk) = (self.aws.now(), key(n).pk());
-        self.aws.oracle().answered(now, &pk, answer.status, undisturbed);
-        answer.status == 200
+        let status = answered.map_or(0, |answer| answer.status);
+        self.aws.oracle().answered(now, &pk, status, undisturbed);
+        status == 200
     }
 
     // ---- AWS's side of the worker and the sweeper -------------------------------------------

@@ -295,6 +295,8 @@ async fn a_completion_that_is_never_confirmed_leaves_its_message_and_no_second_e
     let receipt = batch.records[0].receipt_handle.clone().expect("a handle");
     let deadline = Clock::default().now().plus(Duration::from_secs(40));
     let disposition = worker.work_on(&body, &receipt, deadline).await;
+    let credits = credits(world.ledger.client()).await;
+    assert_eq!(credits.into_values().collect::<Vec<_>>(), [1], "it took hold, and once");
     assert_eq!(disposition, Disposition::Keep, "nobody knows");
     proxy.follow(|_, _| Fault::None);
     let disposition = worker.work_on(&body, &receipt, deadline).await;

@@ -123,6 +123,7 @@ async fn two_events_of_one_object_take_effect_once_each() {
     for answer in join_all(deliveries).await {
         assert_eq!(answer.status, 200);
     }
+    assert_eq!(world.count_records().await, 2, "two events are two records");
     // Two batches at once, each as it came.
     let workers = [(); 2].map(|()| world.scripted(&stripe_config(), &shop.handler()));
     join_all(workers.iter().map(|worker| world.work(worker))).await;

@@ -111,25 +111,27 @@ fn each_fault_is_caught_by_the_test_that_is_there_for_it() {
     assert!(escaped.is_empty(), "{}", escaped.join("\n"));
 }
 
-/// Runs a fault's test with the fault switched on: it must fail. That it passes without is for the
-/// rest of this run to say.
+/// Runs a fault's test without the fault, when it must pass, and with it, when it must fail.
 fn catch(fault: Fault) -> Result<(), String> {
-    let test = guard(fault);
-    let ran = Command::new(std::env::current_exe().expect("the path of the tests"))
-        .args(["--exact", test])
-        .env(VARIABLE, fault.name())
-        .env("RUST_BACKTRACE", "0")
-        .stdin(Stdio::null())
-        .output()
-        .expect("the tests start");
-    let said = String::from_utf8_lossy(&ran.stdout);
-    if !said.contains("running 1 test") {
-        return Err(format!("{}: there is no test {test}", fault.name()));
+    let (test, name) = (guard(fault), fault.name());
+    if !run(test, None).contains("test result: ok. 1 passed") {
+        return Err(format!("{name}: {test} does not pass without it, or is not there"));
     }
-    if said.contains("test result: FAILED. 0 passed; 1 failed") {
-        return Ok(());
+    if !run(test, Some(name)).contains("test result: FAILED. 0 passed; 1 failed") {
+        return Err(format!("{name}: {test} does not catch it"));
     }
-    Err(format!("{}: {test} does not catch it", fault.name()))
+    Ok(())
+}
+
+fn run(test: &str, fault: Option<&str>) -> String {
+    let mut tests = Command::new(std::env::current_exe().expect("the path of the tests"));
+    tests.args(["--exact", test]).env("RUST_BACKTRACE", "0").stdin(Stdio::null());
+    match fault {
+        Some(name) => tests.env(VARIABLE, name),
+        None => tests.env_remove(VARIABLE),
+    };
+    let ran = tests.output().expect("the tests start");
+    String::from_utf8_lossy(&ran.stdout).into_owned()
 }
 
 /// Past the capture of a test's output: the table is the point.
