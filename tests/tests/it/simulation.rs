@@ -198,7 +198,7 @@ fn add(sum: &mut Simulated, run: &Simulated) {
 #[expect(clippy::disallowed_methods, reason = "a switch of the test, not of the program")]
 fn scenarios() -> u32 {
     let asked = std::env::var("HOOKONCE_SIMULATION_SCENARIOS").ok();
-    asked.map_or(120, |count| count.parse().expect("HOOKONCE_SIMULATION_SCENARIOS is a number"))
+    asked.map_or(132, |count| count.parse().expect("HOOKONCE_SIMULATION_SCENARIOS is a number"))
 }
 
 #[expect(clippy::disallowed_methods, reason = "a switch of the test, not of the program")]
