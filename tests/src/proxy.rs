@@ -103,9 +103,7 @@ impl FaultProxy {
     pub fn follow(&self, plan: impl FnMut(&str, usize) -> Fault + Send + 'static) {
         *self.shared.plan.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(plan);
     }
-}
 
-impl FaultProxy {
     /// Has each call whose body holds `text` meet `fault` from now on, and only those.
     pub fn spoil(&self, text: &str, fault: Fault) {
         let mut spoilt = self.shared.spoilt.lock().unwrap_or_else(PoisonError::into_inner);

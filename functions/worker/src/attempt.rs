@@ -300,9 +300,6 @@ impl Attempts {
         let written = if local.is_empty() {
             self.ledger.write(&complete.write, Returning::Nothing).await
         } else {
-            if seeded::is_on(Fault::MarkerAfterEffect) {
-                return self.effect_then_marker(&complete, local).await;
-            }
             match self.ledger.commit(&complete.write, lease, local).await {
                 Ok(Committed::Record(written)) => Ok(written),
                 Ok(Committed::LocalRefused { index }) => {
@@ -325,23 +322,6 @@ impl Attempts {
             }
         };
         match self.settle_fenced(&complete, written) {
-            Ok(()) => Ended { state: Some(StateName::Done), ..Ended::of("done", Fate::Delete) },
-            Err(ended) => ended,
-        }
-    }
-
-    /// What not to do. See [`Fault::MarkerAfterEffect`].
-    async fn effect_then_marker(&self, complete: &Fenced, local: Vec<TransactWriteItem>) -> Ended {
-        let effect = self.ledger.client().transact_write_items().set_transact_items(Some(local));
-        if let Err(error) = effect.send().await {
-            let soon = self.clock.now().plus(UNCERTAIN_WAIT);
-            return Ended {
-                error: Some(error.to_string()),
-                ..Ended::of("uncertain", Fate::Until(soon))
-            };
-        }
-        let written = self.ledger.write(&complete.write, Returning::Nothing).await;
-        match self.settle_fenced(complete, written) {
             Ok(()) => Ended { state: Some(StateName::Done), ..Ended::of("done", Fate::Delete) },
             Err(ended) => ended,
         }

@@ -208,25 +208,22 @@ impl<'a> Effects<'a> {
         } else {
             decide_step(self.journal.get(&step), self.lease.owner(), policy)
         };
-        let (outcome, result) = match decision {
+        let (journal_first, asked) = match decision {
             StepDecision::Recorded { result } => {
                 self.log(&step, "recorded", started);
                 return recorded(&step, &result);
             }
-            StepDecision::Reconcile | StepDecision::Park => match ask(key.clone()).await {
-                Ok(Some(result)) => ("reconciled", Ok(result)),
-                Ok(None) => {
-                    self.journal_before(&step, &key, false).await?;
-                    self.begun.insert(step.clone());
-                    ("called", call(key.clone()).await)
-                }
-                Err(failure) => ("unfinished", Err(failure)),
-            },
-            StepDecision::Call { journal_first } => {
+            StepDecision::Reconcile | StepDecision::Park => (false, ask(key.clone()).await),
+            StepDecision::Call { journal_first } => (journal_first, Ok(None)),
+        };
+        let (outcome, result) = match asked {
+            Ok(Some(result)) => ("reconciled", Ok(result)),
+            Ok(None) => {
                 self.journal_before(&step, &key, journal_first).await?;
                 self.begun.insert(step.clone());
                 ("called", call(key.clone()).await)
             }
+            Err(failure) => ("unfinished", Err(failure)),
         };
         match result {
             Ok(result) => {

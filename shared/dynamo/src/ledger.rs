@@ -209,6 +209,9 @@ impl Ledger {
         lease: &Lease,
         local: Vec<TransactWriteItem>,
     ) -> Result<Committed, LedgerError> {
+        if seeded::is_on(Fault::MarkerAfterEffect) {
+            return self.effect_then_marker(write, local).await;
+        }
         let record = TransactWriteItem::builder().update(self.transact_update(write)?).build();
         let items = std::iter::once(record).chain(local).collect();
         let sent = self
@@ -235,6 +238,17 @@ impl Ledger {
             return Err(error);
         };
         self.read_cancellation(&write.key, cancelled.cancellation_reasons()).await
+    }
+
+    /// What not to do. See [`Fault::MarkerAfterEffect`].
+    async fn effect_then_marker(
+        &self,
+        write: &GuardedWrite,
+        local: Vec<TransactWriteItem>,
+    ) -> Result<Committed, LedgerError> {
+        let effect = self.client.transact_write_items().set_transact_items(Some(local)).send();
+        effect.await.map_err(|error| self.error("TransactWriteItems", &error))?;
+        self.write(write, Returning::Nothing).await.map(Committed::Record)
     }
 
     /// Reasons come by position: the record's first, then the local writes in their order.

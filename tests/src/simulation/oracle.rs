@@ -34,8 +34,6 @@ pub(crate) struct Facts {
     holders: BTreeMap<i64, String>,
     /// Keys that a step was called under.
     keys: BTreeMap<String, BTreeSet<String>>,
-    /// How often a step was called.
-    pub(crate) calls: BTreeMap<String, u32>,
     /// The fence under which a step was recorded as done, and its result.
     done: BTreeMap<String, (i64, String)>,
 }
@@ -238,7 +236,6 @@ impl Oracle {
     pub(crate) fn called(&mut self, now: Timestamp, pk: &str, step: &str, key: &str, fence: i64) {
         self.note(now, format!("{pk}: {step} called by attempt {fence}"));
         let facts = self.facts.entry(pk.to_owned()).or_default();
-        *facts.calls.entry(step.to_owned()).or_default() += 1;
         let keys = facts.keys.entry(step.to_owned()).or_default();
         keys.insert(key.to_owned());
         let one_key = keys.len() == 1;
