@@ -10,7 +10,7 @@ use domain::{
     event::EventKey,
     guard::{Comparison, Guard},
     item::{Attribute, Item, Value},
-    write::{Change, Edit, GuardedWrite, Written},
+    write::{Both, Change, Edit, GuardedWrite, Written},
 };
 
 /// Records by key.
@@ -41,6 +41,20 @@ impl SimulatedLedger {
             Change::Put(_) => None,
             Change::Update(_) => Some(new),
         })
+    }
+
+    /// Carries out two guarded writes of which both take hold, or neither.
+    pub fn write_both(&mut self, first: &GuardedWrite, second: &GuardedWrite) -> Both {
+        let old = |write: &GuardedWrite| self.items.get(&write.key);
+        if !holds(&first.guard, old(first)) {
+            return Both::First(Written::Refused(old(first).cloned()));
+        }
+        if !holds(&second.guard, old(second)) {
+            return Both::SecondRefused(old(second).cloned());
+        }
+        self.write(first);
+        self.write(second);
+        Both::First(Written::Applied(None))
     }
 
     /// The record of a key.

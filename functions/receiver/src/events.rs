@@ -4,20 +4,20 @@
 //! A provider that sends the same events again in other groups meets a duplicate for each that is
 //! on record, and a claim for each that is not.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use domain::{
     event::Event,
     receive::{Reaction, react},
     record::{ClaimId, Record, StateName, StoredPayload},
     seeded::{Fault, is_on},
-    transition::{Claimed, claim, note_mismatch},
+    transition::{Claimed, claim, not_before_coalesced, note_mismatch},
 };
 use dynamo::{LedgerError, Returning, payload};
 use futures::{StreamExt as _, stream};
 use runtime::config::SourceConfig;
 use sha2::{Digest as _, Sha256};
-use sqs::Message;
+use sqs::{Message, Outgoing};
 use tokio::time::Instant;
 
 use crate::{
@@ -87,12 +87,13 @@ impl Receiver {
 
     async fn claim(&self, context: &Context<'_>, event: &Event, stored: StoredPayload) -> Outcome {
         let claim_id = ClaimId(context.delivery_id.clone());
-        let claim = claim(event, stored, claim_id, context.received_at, &context.config.policy);
+        let (now, policy) = (context.received_at, &context.config.policy);
+        let mut claim = claim(event, stored, claim_id, now, policy);
+        if let Some(fingerprint) = &context.fingerprint {
+            claim = claim.with_fingerprint(fingerprint.clone(), now, policy);
+        }
         let started = Instant::now();
-        let claimed = match self.ledger.write(&claim.write, Returning::Nothing).await {
-            Ok(written) => claim.settle(written).map_err(LedgerError::from),
-            Err(error) => Err(error),
-        };
+        let claimed = self.ledger.claim(&claim).await;
         let claim_ms = Some(millis_since(started));
         let outcome = match claimed {
             Ok(claimed) => {
@@ -134,9 +135,13 @@ impl Receiver {
     /// it, and the provider hears 2xx all the same.
     async fn enqueue(&self, context: &Context<'_>, received: &mut [Received]) {
         let mut waiting: Vec<_> = received.iter_mut().filter(|one| one.outcome.enqueue).collect();
-        let message = |Received { event, .. }: &Received| Message {
-            key: event.key.clone(),
-            event_type: event.event_type.clone(),
+        let now = self.clock.now();
+        let message = |Received { event, .. }: &Received| Outgoing {
+            message: Message { key: event.key.clone(), event_type: event.event_type.clone() },
+            object_id: event.object_id.clone(),
+            delay: event
+                .coalesces_until
+                .map_or(Duration::ZERO, |until| not_before_coalesced(until).since(now)),
         };
         let messages: Vec<_> = waiting.iter().map(|received| message(received)).collect();
         let sent = tokio::time::timeout(context.time_left(), self.queue.send_all(&messages)).await;
@@ -209,6 +214,7 @@ impl Outcome {
                 let state = Some(record.state.name());
                 Self { state, ..Self::of("duplicate", "duplicate", true) }
             }
+            Claimed::Replayed => Self::of("duplicate", "replayed", true),
             Claimed::Vanished => Self::of("unavailable", "record_vanished", false),
         }
     }
@@ -245,8 +251,12 @@ impl Outcome {
 }
 
 /// Whether a duplicate says something else than the record. Where the first payload is gone and the
-/// provider is known to change some fields, that cannot be told, and counts as no.
+/// provider is known to change some fields, that cannot be told, and counts as no. Deliveries that
+/// coalesce are to be one event, whatever they say.
 fn differs(config: &SourceConfig, event: &Event, record: &Record) -> bool {
+    if event.coalesces_until.is_some() {
+        return false;
+    }
     if record.payload_sha256 == <[u8; 32]>::from(Sha256::digest(&event.payload)) {
         return false;
     }

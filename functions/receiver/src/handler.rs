@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use domain::{
     delivery::Delivery,
-    event::{Event, Source, cut},
+    event::{Event, EventId, Source, cut},
     limits,
     record::StateName,
     seeded::{Fault, is_on},
@@ -48,6 +48,8 @@ pub(crate) struct Context<'a> {
     pub(crate) config: &'a SourceConfig,
     pub(crate) delivery_id: String,
     attempt_id: Option<String>,
+    /// Of what the delivery says, where that is claimed as well.
+    pub(crate) fingerprint: Option<EventId>,
     pub(crate) received_at: Timestamp,
     started: Instant,
 }
@@ -86,8 +88,16 @@ impl Receiver {
             None => Err(Refusal::UnknownSource),
             Some((source, config)) => {
                 let delivery_id = delivery_id.clone();
-                let context =
-                    Context { source, config, delivery_id, attempt_id: None, received_at, started };
+                let (attempt_id, fingerprint) = (None, None);
+                let context = Context {
+                    source,
+                    config,
+                    delivery_id,
+                    attempt_id,
+                    fingerprint,
+                    received_at,
+                    started,
+                };
                 self.receive_from(context, event).await
             }
         };
@@ -133,6 +143,9 @@ impl Receiver {
         let verified = self.verify(&context, delivery).await?;
         if let Some(reply) = provider.handshake(&verified) {
             return Ok(answer_handshake(&context, reply));
+        }
+        if context.config.fingerprint {
+            context.fingerprint = provider.fingerprint(&verified);
         }
         let mut events = provider.identify(verified, context.source)?;
         for event in &mut events {

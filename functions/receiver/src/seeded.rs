@@ -22,6 +22,7 @@ impl Receiver {
             event_type: None,
             object_id: None,
             occurred_at: None,
+            coalesces_until: None,
             payload: delivery.body.clone(),
             content_type: None,
             headers: Vec::new(),

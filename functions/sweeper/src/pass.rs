@@ -17,7 +17,7 @@ use domain::{
 use dynamo::{Backlog, Ledger, LedgerError, Returning};
 use futures::{StreamExt as _, stream};
 use runtime::{clock::Clock, telemetry::SweepLine};
-use sqs::{Message, Queue};
+use sqs::{Message, Outgoing, Queue};
 use tokio::time::Instant;
 
 /// The sweeper.
@@ -160,7 +160,10 @@ impl Sweeper {
                 }
                 let key = record.key.clone();
                 let event_type = record.event_type.clone();
-                self.queue.send(&Message { key, event_type }).await?;
+                let object_id = record.object_id.clone();
+                let message = Message { key, event_type };
+                let outgoing = Outgoing { object_id, ..Outgoing::from(message) };
+                self.queue.send(&outgoing).await?;
                 Ok(Swept::Requeued)
             }
             Sweep::Park(park) => match self.ledger.write(&park, Returning::Nothing).await? {

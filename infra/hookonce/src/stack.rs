@@ -355,7 +355,7 @@ async fn enqueue_open(ledger: &Ledger, sqs_url: &str, queue_url: &str) -> Result
         for (key, _) in open.entries {
             let message = sqs::Message { key, event_type: None };
             queue
-                .send(&message)
+                .send(&message.into())
                 .await
                 .map_err(|error| StackError::Queue { queue: QUEUE, problem: error.to_string() })?;
         }

@@ -128,6 +128,13 @@ impl EventKey {
         Self { source, id }
     }
 
+    /// The key of a fingerprint, in the same table. No event can have it, whatever id its sender
+    /// chooses: no source may hold the `!`.
+    #[must_use]
+    pub fn of_fingerprint(source: &Source, fingerprint: EventId) -> Self {
+        Self { source: Source(format!("{}!", source.0)), id: fingerprint }
+    }
+
     /// Reads a partition key, `{source}#{event_id}`.
     ///
     /// # Errors
@@ -199,6 +206,9 @@ pub struct Event {
     pub object_id: Option<String>,
     /// When it happened, by the provider's clock.
     pub occurred_at: Option<Timestamp>,
+    /// Until then, further deliveries mean this event too, and it waits for them: where nothing
+    /// tells one change from the next, its handler reads what became of all of them.
+    pub coalesces_until: Option<Timestamp>,
     /// The exact bytes: of the delivery, or of this item of a batch.
     pub payload: Vec<u8>,
     /// Media type of the payload.
@@ -242,6 +252,17 @@ mod tests {
         for name in ["", "a#b", "A", "ä", "a/b", &"x".repeat(65)] {
             assert_eq!(Source::new(name), Err(InvalidSource), "{name}");
         }
+    }
+
+    #[test]
+    fn no_event_has_the_key_of_a_fingerprint() {
+        let source = Source::new("github").expect("valid");
+        let id = EventId::new("digest").expect("valid");
+        let of_fingerprint = EventKey::of_fingerprint(&source, id);
+        assert_eq!(
+            EventKey::parse(&of_fingerprint.pk()),
+            Err(InvalidEventKey::Source(InvalidSource))
+        );
     }
 
     #[test]

@@ -59,6 +59,10 @@ pub const MAX_EVENTS_PER_DELIVERY: usize = 1000;
 /// event costs two there, so eight carry about 4,000 events a second.
 pub const SHARDS: u32 = 8;
 
+/// Longest time for which deliveries mean one event where nothing tells them apart: that long its
+/// handler waits. A queue's delay, 15 minutes at most, has to cover it.
+pub const MAX_COALESCING: Duration = Duration::from_secs(300);
+
 /// How far the clocks of two machines may differ. Lambda's hosts are within milliseconds; this is
 /// what the protocol tolerates.
 pub const CLOCK_SKEW: Duration = Duration::from_secs(5);
@@ -142,6 +146,7 @@ const _: () = {
     assert!(MAX_RECEIVE_COUNT > MAX_ATTEMPT_LIMIT);
     assert!(DEFAULT_ATTEMPT_LIMIT <= MAX_ATTEMPT_LIMIT);
     assert!(MAX_KEPT_DELAY.as_secs() <= 12 * 3600);
+    assert!(MAX_COALESCING.as_secs() + CLOCK_SKEW.as_secs() < MAX_KEPT_DELAY.as_secs());
     assert!(SWEEPER_TIMEOUT.as_secs() < SWEEP_INTERVAL.as_secs());
     assert!(RELEASE_MARGIN.as_secs() < MIN_ATTEMPT_TIME.as_secs());
     assert!(MIN_RETRY_WAIT.as_secs() <= BACKOFF_BASE.as_secs());

@@ -18,6 +18,8 @@ pub enum Reaction {
     Requeue(Requeue),
     /// A duplicate: nothing.
     Nothing(StateName),
+    /// A recorded delivery under another id: nothing.
+    Replayed,
     /// Nobody can know: the provider shall retry.
     Unavailable,
 }
@@ -28,6 +30,7 @@ pub fn react(claimed: &Claimed, now: Timestamp) -> Reaction {
     match claimed {
         Claimed::New => Reaction::Enqueue,
         Claimed::BeyondHorizon => Reaction::Parked,
+        Claimed::Replayed => Reaction::Replayed,
         Claimed::Vanished => Reaction::Unavailable,
         Claimed::Duplicate(record) => {
             let overdue = if record.is_overdue(now) { requeue(record, now) } else { None };

@@ -14,9 +14,9 @@ use sha2::{Digest, Sha256};
 use crate::{
     backoff::Backoff,
     effects::{StepEntry, StepName, StepState},
-    event::{Event, EventKey, cut},
+    event::{Event, EventId, EventKey, cut},
     guard::{Comparison, Guard},
-    item::{Attribute, Value},
+    item::{Attribute, Item, Value},
     limits,
     record::{
         ClaimId, CorruptRecord, ErrorNote, LeaseOwner, Record, State, StateName, StoredPayload,
@@ -25,7 +25,7 @@ use crate::{
     retention::Retention,
     seeded::{self, Fault},
     time::Timestamp,
-    write::{Change, Edit, GuardedWrite, Written},
+    write::{Both, Change, Edit, GuardedWrite, Written},
 };
 
 /// What one source's configuration says about its records.
@@ -48,6 +48,11 @@ pub struct Policy {
 pub struct Claim {
     /// `PutItem` under "no such record".
     pub write: GuardedWrite,
+    /// `PutItem` under "no such fingerprint", where what the delivery says is claimed as well.
+    ///
+    /// In one transaction with the other: a fingerprint without its record would have the next
+    /// delivery taken for a replay, and the event would be lost.
+    pub fingerprint: Option<GuardedWrite>,
     claim_id: ClaimId,
     beyond_horizon: bool,
 }
@@ -62,6 +67,9 @@ pub enum Claimed {
     BeyondHorizon,
     /// Another delivery was first; its record.
     Duplicate(Box<Record>),
+    /// Another event was first to say just this, and its sender says nothing twice: a recorded
+    /// delivery, sent again under an id that nobody signed.
+    Replayed,
     /// There was a record and it is gone: nobody can know. Answered so that the provider retries.
     Vanished,
 }
@@ -94,11 +102,14 @@ pub fn claim(
             (Attribute::LastError, ErrorNote::new(BEYOND_HORIZON, text, now).value()),
         ]);
     } else {
+        let not_before = event.coalesces_until.map(not_before_coalesced);
+        let due_at = now.max(not_before.unwrap_or(now)).plus(limits::GRACE);
         item.extend([
             (Attribute::State, StateName::Received.into()),
             (Attribute::QueueKey, open_key(&event.key)),
-            (Attribute::DueAt, now.plus(limits::GRACE).millis().into()),
+            (Attribute::DueAt, due_at.millis().into()),
         ]);
+        item.extend(not_before.map(|at| (Attribute::NotBefore, at.millis().into())));
     }
     if seeded::is_on(Fault::TtlOnOpenRecord) {
         let expires_at = policy.retention.expiry(now, now);
@@ -106,7 +117,16 @@ pub fn claim(
     }
     let write =
         GuardedWrite { key: event.key.clone(), guard: absent(now), change: Change::Put(item) };
-    Claim { write, claim_id, beyond_horizon }
+    Claim { write, fingerprint: None, claim_id, beyond_horizon }
+}
+
+/// When an event that coalesces may first be leased.
+///
+/// A receiver whose clock is behind still takes deliveries for this event when it has ended by
+/// another's; each of them must have come before the handler looks.
+#[must_use]
+pub fn not_before_coalesced(until: Timestamp) -> Timestamp {
+    until.plus(limits::CLOCK_SKEW)
 }
 
 /// No such record. One past its expiry that is still there is there: expiry decides nothing.
@@ -121,6 +141,38 @@ fn absent(now: Timestamp) -> Guard {
 }
 
 impl Claim {
+    /// Claims what the delivery says as well, by its `fingerprint`, for as long as a record is kept.
+    #[must_use]
+    pub fn with_fingerprint(self, fingerprint: EventId, now: Timestamp, policy: &Policy) -> Self {
+        let key = EventKey::of_fingerprint(self.write.key.source(), fingerprint);
+        let expires_at = policy.retention.expiry(now, now);
+        let item = Item::from([
+            (Attribute::Pk, key.pk().into()),
+            (Attribute::EventId, self.write.key.id().as_str().into()),
+            (Attribute::ClaimId, self.claim_id.0.as_str().into()),
+            (Attribute::ReceivedAt, now.millis().into()),
+            (Attribute::ExpiresAt, expires_at.secs_rounded_up().into()),
+        ]);
+        let guard = Guard::Missing(Attribute::Pk);
+        let fingerprint = GuardedWrite { key, guard, change: Change::Put(item) };
+        Self { fingerprint: Some(fingerprint), ..self }
+    }
+
+    /// Reads what became of it and of its fingerprint's.
+    ///
+    /// A fingerprint is there only together with its event's record, so one in the way says that
+    /// the event is on record. That it may be this event's, whose record has expired, makes no
+    /// difference.
+    ///
+    /// # Errors
+    /// If the record in the way cannot be read.
+    pub fn settle_both(&self, both: Both) -> Result<Claimed, CorruptRecord> {
+        match both {
+            Both::First(written) => self.settle(written),
+            Both::SecondRefused(_) => Ok(Claimed::Replayed),
+        }
+    }
+
     /// Reads what became of it.
     ///
     /// # Errors

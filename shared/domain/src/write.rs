@@ -82,6 +82,15 @@ pub enum Written {
     Refused(Option<Item>),
 }
 
+/// What became of two guarded writes of which both take hold, or neither.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Both {
+    /// The first's guard did not hold, or both took hold.
+    First(Written),
+    /// Only the second's guard did not hold. With the record that it met.
+    SecondRefused(Option<Item>),
+}
+
 impl fmt::Debug for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

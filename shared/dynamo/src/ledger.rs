@@ -11,7 +11,7 @@ use aws_sdk_dynamodb::{
         update_item::UpdateItemError,
     },
     types::{
-        AttributeValue, CancellationReason, ReturnValue, ReturnValuesOnConditionCheckFailure,
+        AttributeValue, CancellationReason, Put, ReturnValue, ReturnValuesOnConditionCheckFailure,
         TransactWriteItem, Update,
     },
 };
@@ -22,8 +22,8 @@ use domain::{
     record::LeaseOwner,
     seeded::{self, Fault},
     time::Timestamp,
-    transition::Lease,
-    write::{Change, Edit, GuardedWrite, Written},
+    transition::{Claim, Claimed, Lease},
+    write::{Both, Change, Edit, GuardedWrite, Written},
 };
 use sha2::{Digest, Sha256};
 
@@ -111,6 +111,59 @@ impl Ledger {
         match &write.change {
             Change::Put(item) => self.put(write, item).await,
             Change::Update(edits) => self.update(write, edits, returning).await,
+        }
+    }
+
+    /// Claims an event: one write, or a transaction of two where its fingerprint is claimed too.
+    ///
+    /// # Errors
+    /// If the outcome is not known, or the record in the way cannot be read.
+    pub async fn claim(&self, claim: &Claim) -> Result<Claimed, LedgerError> {
+        let claimed = match &claim.fingerprint {
+            None => claim.settle(self.write(&claim.write, Returning::Nothing).await?),
+            Some(fingerprint) => {
+                claim.settle_both(self.write_both(&claim.write, fingerprint).await?)
+            }
+        };
+        Ok(claimed?)
+    }
+
+    /// Carries out two guarded writes of which both take hold, or neither.
+    ///
+    /// # Errors
+    /// If the outcome is not known, or the record in the way cannot be read.
+    pub async fn write_both(
+        &self,
+        first: &GuardedWrite,
+        second: &GuardedWrite,
+    ) -> Result<Both, LedgerError> {
+        let items = vec![self.transact_item(first)?, self.transact_item(second)?];
+        // The SDK makes a request token of its own for each call, the same for its retries.
+        let sent = self.client.transact_write_items().set_transact_items(Some(items)).send().await;
+        let error = match sent {
+            Ok(_) => return Ok(Both::First(Written::Applied(None))),
+            Err(error) => error,
+        };
+        let Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) =
+            error.as_service_error()
+        else {
+            return Err(self.error("TransactWriteItems", &error));
+        };
+        let reasons = cancelled.cancellation_reasons();
+        match first_refused(reasons) {
+            Some(0) => Ok(Both::First(self.refused(&first.key, reasons[0].item.as_ref()).await?)),
+            Some(position) => {
+                match self.refused(&second.key, reasons[position].item.as_ref()).await? {
+                    Written::Refused(item) => Ok(Both::SecondRefused(item)),
+                    Written::Applied(_) => Ok(Both::SecondRefused(None)),
+                }
+            }
+            // Still in another transaction after retries: as with a single write, whoever runs it
+            // has the record.
+            None => match self.read(&first.key).await? {
+                Some(item) => Ok(Both::First(Written::Refused(Some(item)))),
+                None => Err(self.uncancelled(reasons, "an event cannot be claimed")),
+            },
         }
     }
 
@@ -212,7 +265,7 @@ impl Ledger {
         if seeded::is_on(Fault::MarkerAfterEffect) {
             return self.effect_then_marker(write, local).await;
         }
-        let record = TransactWriteItem::builder().update(self.transact_update(write)?).build();
+        let record = self.transact_item(write)?;
         let items = std::iter::once(record).chain(local).collect();
         let sent = self
             .client
@@ -257,46 +310,59 @@ impl Ledger {
         key: &EventKey,
         reasons: &[CancellationReason],
     ) -> Result<Committed, LedgerError> {
-        let refused = |reason: &CancellationReason| reason.code() == Some(CONDITION_FAILED);
-        if let Some(reason) = reasons.first().filter(|reason| refused(reason)) {
-            return Ok(Committed::Record(self.refused(key, reason.item.as_ref()).await?));
+        match first_refused(reasons) {
+            Some(0) => Ok(Committed::Record(self.refused(key, reasons[0].item.as_ref()).await?)),
+            Some(position) => Ok(Committed::LocalRefused { index: position - 1 }),
+            None => Err(self.uncancelled(reasons, "a local write cannot be carried out")),
         }
-        if let Some(position) = reasons.iter().position(refused) {
-            return Ok(Committed::LocalRefused { index: position - 1 });
-        }
+    }
+
+    /// Why a transaction was cancelled, if by no condition.
+    fn uncancelled(&self, reasons: &[CancellationReason], message: &str) -> LedgerError {
         let (call, table) = ("TransactWriteItems", self.table.clone());
         let codes = || reasons.iter().filter_map(CancellationReason::code);
         if codes().any(|code| RETRIABLE_REASONS.contains(&code)) {
-            return Err(LedgerError::Conflict { call, table });
+            return LedgerError::Conflict { call, table };
         }
         let code = codes().find(|code| *code != "None").unwrap_or("cancelled").to_owned();
-        let message = "a local write cannot be carried out".to_owned();
-        Err(LedgerError::Refused { call, table, code, message })
+        LedgerError::Refused { call, table, code, message: message.to_owned() }
     }
 
-    fn transact_update(&self, write: &GuardedWrite) -> Result<Update, LedgerError> {
-        let edits: &[Edit] = match &write.change {
-            Change::Update(edits) => edits,
-            Change::Put(_) => &[],
-        };
+    fn transact_item(&self, write: &GuardedWrite) -> Result<TransactWriteItem, LedgerError> {
+        let item = TransactWriteItem::builder();
         let mut placeholders = Placeholders::default();
         let condition = placeholders.condition(&write.guard);
-        let expression = placeholders.update(edits);
-        Update::builder()
-            .table_name(&self.table)
-            .key(Attribute::Pk.name(), AttributeValue::S(write.key.pk()))
-            .update_expression(expression)
-            .condition_expression(condition)
-            .set_expression_attribute_names(placeholders.names())
-            .set_expression_attribute_values(placeholders.values())
-            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
-            .build()
-            .map_err(|error| LedgerError::Refused {
-                call: "TransactWriteItems",
-                table: self.table.clone(),
-                code: "incomplete request".to_owned(),
-                message: error.to_string(),
-            })
+        match &write.change {
+            Change::Put(attributes) => Put::builder()
+                .table_name(&self.table)
+                .set_item(Some(to_attributes(attributes)))
+                .condition_expression(condition)
+                .set_expression_attribute_names(placeholders.names())
+                .set_expression_attribute_values(placeholders.values())
+                .return_values_on_condition_check_failure(
+                    ReturnValuesOnConditionCheckFailure::AllOld,
+                )
+                .build()
+                .map(|put| item.put(put).build()),
+            Change::Update(edits) => Update::builder()
+                .table_name(&self.table)
+                .key(Attribute::Pk.name(), AttributeValue::S(write.key.pk()))
+                .update_expression(placeholders.update(edits))
+                .condition_expression(condition)
+                .set_expression_attribute_names(placeholders.names())
+                .set_expression_attribute_values(placeholders.values())
+                .return_values_on_condition_check_failure(
+                    ReturnValuesOnConditionCheckFailure::AllOld,
+                )
+                .build()
+                .map(|update| item.update(update).build()),
+        }
+        .map_err(|error| LedgerError::Refused {
+            call: "TransactWriteItems",
+            table: self.table.clone(),
+            code: "incomplete request".to_owned(),
+            message: error.to_string(),
+        })
     }
 
     /// A refusal, with the record that refused. Emulators may leave it out; then, and where there
@@ -394,6 +460,11 @@ fn index_entry(attributes: &HashMap<String, AttributeValue>) -> Option<(EventKey
 }
 
 /// At most 36 characters, as DynamoDB takes them.
+/// The first whose condition did not hold. Reasons come by position.
+fn first_refused(reasons: &[CancellationReason]) -> Option<usize> {
+    reasons.iter().position(|reason| reason.code() == Some(CONDITION_FAILED))
+}
+
 fn commit_token(table: &str, owner: &LeaseOwner) -> String {
     let digest = Sha256::digest(format!("{table}#{}", owner.0));
     hex(&digest[..16])

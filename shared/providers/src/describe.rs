@@ -108,7 +108,7 @@ pub(crate) fn describe(catalogue: &Catalogue, signs_event_id: bool) -> Descripti
     let Catalogue { schemes, identities, handshakes, .. } = catalogue;
     let covers_all = schemes.iter().all(|scheme| scheme.covers == Coverage::Body);
     let has_time = schemes.iter().all(|scheme| scheme.time.is_some() && scheme.tolerance.is_some());
-    let has_id = !identities.iter().flat_map(|identity| &identity.id).any(is_arrival);
+    let has_id = identities.iter().all(|identity| identity.coalesce.is_none());
     let traps = [
         (!signs_event_id).then_some(Trap::UnsignedId),
         (!covers_all).then_some(Trap::UnsignedBody),
@@ -258,10 +258,6 @@ fn part_in_short(part: &Part) -> String {
         (_, true) => format!("digest of {last}"),
         (_, false) => last.to_owned(),
     }
-}
-
-fn is_arrival(part: &Part) -> bool {
-    part.any.iter().any(|selector| matches!(selector.place, Place::Received(_)))
 }
 
 fn condition(condition: &Condition) -> String {

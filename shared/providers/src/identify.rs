@@ -9,6 +9,8 @@
 //! Refused: an id that is missing, of a wrong type, there twice, too long. It is never replaced by
 //! a default, since two events would become one.
 
+use std::time::Duration;
+
 use domain::{
     event::{self, Event, EventId, EventKey, Source},
     limits,
@@ -34,6 +36,9 @@ pub(crate) struct Identity {
     pub(crate) event_type: Vec<Part>,
     pub(crate) object: Vec<Part>,
     pub(crate) occurred_at: Vec<(Selector, Unit)>,
+    /// For how long deliveries of one id mean one event, by the time of arrival, which is the id's
+    /// last part.
+    pub(crate) coalesce: Option<Duration>,
 }
 
 /// A verified delivery without an event id where the catalogue says. Names the place and what was
@@ -106,6 +111,7 @@ struct Identified {
     event_type: Option<String>,
     object_id: Option<String>,
     occurred_at: Option<Timestamp>,
+    coalesces_until: Option<Timestamp>,
     /// The text of the item that is the event; `None` where it is the whole body.
     item: Option<Vec<u8>>,
 }
@@ -135,6 +141,7 @@ pub(crate) fn identify(
         event_type: identified.event_type,
         object_id: identified.object_id,
         occurred_at: identified.occurred_at,
+        coalesces_until: identified.coalesces_until,
         // The body goes to the one event that it is: there is no other beside it.
         payload: identified.item.unwrap_or_else(|| body.take().unwrap_or_default()),
         content_type: content_type.clone(),
@@ -200,6 +207,7 @@ fn one_event(
             .occurred_at
             .iter()
             .find_map(|(selector, unit)| unit.read(&reading.text(selector)?)),
+        coalesces_until: identity.coalesce.map(|window| reading.received_cut(window).plus(window)),
         item,
     }))
 }

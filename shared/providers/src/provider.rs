@@ -307,6 +307,12 @@ impl Provider {
         reply::is_at(&url, hosts).then(|| url.into_owned())
     }
 
+    /// Whether there is a [`Provider::fingerprint`].
+    #[must_use]
+    pub fn has_fingerprint(&self) -> bool {
+        !self.catalogue.fingerprint.is_empty()
+    }
+
     /// An id of what the delivery says, whatever id it came with. Where the event id is not signed,
     /// a second claim by this one, kept for a short while, refuses a recorded body that is sent
     /// again under a fresh id. `None` where the provider may honestly send the same twice.

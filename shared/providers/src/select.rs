@@ -4,7 +4,7 @@
 //! `content-type` is outside every signature, and a JSON text that contains `&trigger_id=…` must
 //! not become a form because a header says so.
 
-use std::{borrow::Cow, rc::Rc};
+use std::{borrow::Cow, rc::Rc, time::Duration};
 
 use domain::{
     delivery::{Delivery, Headers},
@@ -44,8 +44,8 @@ pub(crate) enum Place {
     Form { field: usize, pointer: Option<usize> },
     /// The body as a whole.
     Body,
-    /// When the delivery was received, cut to so many milliseconds.
-    Received(u32),
+    /// When the delivery was received, cut to this.
+    Received(Duration),
 }
 
 /// One part of an id, a type, an object: the first of its alternatives that has a value.
@@ -53,6 +53,15 @@ pub(crate) enum Place {
 pub(crate) struct Part {
     pub(crate) any: Vec<Selector>,
     pub(crate) optional: bool,
+}
+
+impl Part {
+    /// The start of the window of this length in which a delivery came.
+    pub(crate) fn received(window: Duration) -> Self {
+        let shown = format!("the {} seconds in which it came", window.as_secs());
+        let place = Place::Received(window);
+        Self { any: vec![Selector { place, digest: false, shown }], optional: false }
+    }
 }
 
 /// A condition on a delivery.
@@ -280,12 +289,19 @@ impl<'b> Reading<'b> {
                     ((Field::Undecodable, _), _) => Ok(Scalar::Undecodable),
                 }
             }
-            (Place::Received(unit), _) => {
-                let millis = self.received.millis();
-                Ok(Scalar::Text((millis - millis.rem_euclid((*unit).into())).to_string().into()))
+            (Place::Received(window), _) => {
+                let start = self.received_cut(*window).millis();
+                Ok(Scalar::Text(start.to_string().into()))
             }
             (Place::Json(_) | Place::Form { .. } | Place::Body, _) => Ok(Scalar::Absent),
         }
+    }
+
+    /// The start of the window of this length in which the delivery came.
+    pub(crate) fn received_cut(&self, window: Duration) -> Timestamp {
+        let millis = window.as_millis().try_into().unwrap_or(i64::MAX).max(1);
+        let received = self.received.millis();
+        Timestamp::from_millis(received - received.rem_euclid(millis))
     }
 
     /// Where the values of `address` are: in the body, or in the item that leads there.

@@ -42,6 +42,8 @@ pub struct SourceConfig {
     pub secrets: Vec<SecretRef>,
     /// Overrides the provider's tolerance for signed times.
     pub tolerance: Option<Duration>,
+    /// Whether what a delivery says is claimed along with its event, since its id is not signed.
+    pub fingerprint: bool,
     /// Where the provider believes to send to.
     pub public_url: Option<Url>,
     /// What its records are kept and retried by.
@@ -225,6 +227,8 @@ struct RawSource {
     secrets: SecretList,
     tolerance: Option<String>,
     retention: Option<String>,
+    #[serde(default)]
+    fingerprint: bool,
     public_url: Option<String>,
     #[serde(default)]
     settings: BTreeMap<String, String>,
@@ -365,9 +369,24 @@ impl Check<'_> {
                 return None;
             }
         };
+        if raw.fingerprint && !provider.has_fingerprint() {
+            let why = "this provider's catalogue file names no fingerprint: its event id is signed, \
+                       or it may honestly send the same twice; leave it out";
+            self.problem(&format!("{path}.fingerprint"), why);
+        }
+        let fingerprint = raw.fingerprint;
         let drop_payload_when_done = raw.payload == Some(RawPayload::DropWhenDone);
         let policy = Policy { retention, attempt_limit, backoff, drop_payload_when_done };
-        Some(SourceConfig { provider, secrets, tolerance, public_url, policy, required, routes })
+        Some(SourceConfig {
+            provider,
+            secrets,
+            tolerance,
+            fingerprint,
+            public_url,
+            policy,
+            required,
+            routes,
+        })
     }
 
     /// The provider as it sends to this source: it may sign the URL, as it is written and not as it

@@ -5,4 +5,4 @@ mod message;
 mod queue;
 
 pub use message::{Message, NotOurs};
-pub use queue::{Queue, QueueError};
+pub use queue::{Outgoing, Queue, QueueError};

@@ -7,8 +7,47 @@ use aws_sdk_sqs::{
     error::{ProvideErrorMetadata, SdkError},
     types::{QueueAttributeName, SendMessageBatchRequestEntry},
 };
+use domain::effects::hex;
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
 
 use crate::Message;
+
+/// A message on its way out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// What is said.
+    pub message: Message,
+    /// What the event is about: on a FIFO queue, events about one object keep their order. Those
+    /// about nothing that is known are each a group of their own.
+    pub object_id: Option<String>,
+    /// How long it stays out of sight at first; 15 minutes at most. A FIFO queue has no delay a
+    /// message, and the record's `not_before` alone holds.
+    pub delay: Duration,
+}
+
+impl From<Message> for Outgoing {
+    fn from(message: Message) -> Self {
+        Self { message, object_id: None, delay: Duration::ZERO }
+    }
+}
+
+impl Outgoing {
+    /// Hashed: a group's name takes fewer characters than an object's, and no others than ASCII.
+    fn group(&self) -> String {
+        let key = &self.message.key;
+        let name = match &self.object_id {
+            Some(object) => format!("{}#{object}", key.source()),
+            None => key.pk(),
+        };
+        hex(&Sha256::digest(name))
+    }
+
+    fn delay_seconds(&self) -> Option<i32> {
+        let seconds = self.delay.as_millis().div_ceil(1000);
+        Some(i32::try_from(seconds).unwrap_or(i32::MAX)).filter(|seconds| *seconds > 0)
+    }
+}
 
 /// The SQS queue of one deployment.
 #[derive(Clone, Debug)]
@@ -41,19 +80,26 @@ impl Queue {
     ///
     /// # Errors
     /// If SQS did not confirm it. The event's record is durable; a sweep enqueues it.
-    pub async fn send(&self, message: &Message) -> Result<(), QueueError> {
-        let body = message.to_body().map_err(|error| QueueError {
+    pub async fn send(&self, outgoing: &Outgoing) -> Result<(), QueueError> {
+        let body = outgoing.message.to_body().map_err(|error| QueueError {
             call: "SendMessage",
             queue: self.url.clone(),
             problem: error.to_string(),
             class: "queue_refused",
         })?;
-        let sent = self.client.send_message().queue_url(&self.url).message_body(body).send().await;
+        let call = self.client.send_message().queue_url(&self.url).message_body(body);
+        let call = if self.is_fifo() {
+            let once = Uuid::new_v4().simple().to_string();
+            call.message_group_id(outgoing.group()).message_deduplication_id(once)
+        } else {
+            call.set_delay_seconds(outgoing.delay_seconds())
+        };
+        let sent = call.send().await;
         sent.map(drop).map_err(|error| self.error("SendMessage", &error))
     }
 
     /// Enqueues events, in as few calls as SQS takes; gives what became of each, in their order.
-    pub async fn send_all(&self, messages: &[Message]) -> Vec<Result<(), QueueError>> {
+    pub async fn send_all(&self, messages: &[Outgoing]) -> Vec<Result<(), QueueError>> {
         if let [message] = messages {
             return vec![self.send(message).await];
         }
@@ -61,7 +107,13 @@ impl Queue {
         futures::future::join_all(batches).await.into_iter().flatten().collect()
     }
 
-    async fn send_batch(&self, batch: &[Message]) -> Vec<Result<(), QueueError>> {
+    /// Every send is a message of its own: a requeue within the five minutes for which a FIFO queue
+    /// remembers ids must not be swallowed. The SDK's retries of one call carry one id.
+    fn is_fifo(&self) -> bool {
+        self.url.ends_with(".fifo")
+    }
+
+    async fn send_batch(&self, batch: &[Outgoing]) -> Vec<Result<(), QueueError>> {
         const CALL: &str = "SendMessageBatch";
         let refused = |problem: &str| QueueError {
             call: CALL,
@@ -69,9 +121,17 @@ impl Queue {
             problem: problem.to_owned(),
             class: "queue_refused",
         };
-        let entry = |(n, message): (usize, &Message)| {
-            let body = message.to_body().unwrap_or_default();
-            SendMessageBatchRequestEntry::builder().id(n.to_string()).message_body(body).build()
+        let entry = |(n, outgoing): (usize, &Outgoing)| {
+            let body = outgoing.message.to_body().unwrap_or_default();
+            let entry =
+                SendMessageBatchRequestEntry::builder().id(n.to_string()).message_body(body);
+            let entry = if self.is_fifo() {
+                let once = Uuid::new_v4().simple().to_string();
+                entry.message_group_id(outgoing.group()).message_deduplication_id(once)
+            } else {
+                entry.set_delay_seconds(outgoing.delay_seconds())
+            };
+            entry.build()
         };
         // None can fail: each has its id and its body.
         let entries = batch.iter().enumerate().filter_map(|numbered| entry(numbered).ok());

@@ -156,6 +156,7 @@ async fn the_sweeper_enqueues_what_nobody_did() {
         event_type: Some("payment_intent.succeeded".to_owned()),
         object_id: None,
         occurred_at: None,
+        coalesces_until: None,
         payload: delivery.body.clone(),
         content_type: None,
         headers: Vec::new(),

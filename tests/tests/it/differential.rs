@@ -15,7 +15,7 @@ use std::{
 use domain::{
     backoff::Backoff,
     effects::{StepEntry, StepName, StepState},
-    event::{Event, EventKey},
+    event::{Event, EventId, EventKey},
     guard::{Comparison, Guard},
     item::{Attribute, Item, Value},
     limits,
@@ -23,10 +23,10 @@ use domain::{
     retention::{Retention, RetryWindows},
     time::Timestamp,
     transition::{
-        Leased, Operator, Policy, claim, defer, discard, lease, note_mismatch, park_exhausted,
-        replay, requeue,
+        Claim, Leased, Operator, Policy, claim, defer, discard, lease, note_mismatch,
+        park_exhausted, replay, requeue,
     },
-    write::{Change, Edit, GuardedWrite, Written},
+    write::{Both, Change, Edit, GuardedWrite, Written},
 };
 use dynamo::{Ledger, Returning};
 use proptest::{
@@ -67,6 +67,53 @@ fn both_readers_of_a_guard_agree_on_every_write() {
     let missing: Vec<_> =
         all.into_iter().filter(|kind| !seen.took_hold.contains_key(kind)).collect();
     assert!(missing.is_empty() || cases < 200, "never took hold: {missing:?}");
+}
+
+/// Claims under a few ids of events that say the one or the other: both readers agree on which of
+/// two writes at once was in the way, and on what is left.
+#[test]
+fn both_readers_agree_on_two_writes_at_once() {
+    let threads = tokio::runtime::Runtime::new().expect("a runtime");
+    let world = threads.block_on(World::start());
+    let (cases, runs) = (cases() / 5, std::cell::Cell::new(0_u64));
+    let seen = std::cell::RefCell::new(BTreeMap::<&str, u64>::new());
+    let mut runner =
+        TestRunner::new(Config { failure_persistence: None, ..Config::with_cases(cases) });
+    let script = proptest::collection::vec((0_u8..3, 0_u8..2, any::<bool>()), 2..8);
+    let ran = runner.run(&script, |script| {
+        runs.set(runs.get() + 1);
+        let mut simulated = SimulatedLedger::default();
+        for (number, (id, says, alone)) in script.into_iter().enumerate() {
+            let key = stripe_key(&format!("evt_{}_{id}", runs.get()));
+            let says = EventId::new(format!("{}_{says}", runs.get())).expect("valid");
+            let claim = claimed_as(&key, 0, false, number);
+            let claim = claim.with_fingerprint(says, NOW, &policy(false));
+            let fingerprint = claim.fingerprint.as_ref().expect("there is one");
+            if alone {
+                let real = threads.block_on(world.ledger.write(&claim.write, Returning::Nothing));
+                prop_assert!(real.expect("known") == simulated.write(&claim.write));
+                continue;
+            }
+            let real = threads.block_on(world.ledger.write_both(&claim.write, fingerprint));
+            let (real, expected) =
+                (real.expect("known"), simulated.write_both(&claim.write, fingerprint));
+            prop_assert!(real == expected, "{real:?}, simulated {expected:?}");
+            let kind = match &real {
+                Both::First(Written::Applied(_)) => "applied",
+                Both::First(Written::Refused(_)) => "first refused",
+                Both::SecondRefused(_) => "second refused",
+            };
+            *seen.borrow_mut().entry(kind).or_default() += 1;
+            for key in [&claim.write.key, &fingerprint.key] {
+                let stored = threads.block_on(world.ledger.read(key)).expect("a read");
+                prop_assert_eq!(stored.as_ref(), simulated.get(key));
+            }
+        }
+        Ok(())
+    });
+    println!("{cases} cases run: {seen:?}");
+    ran.expect("both readers agree");
+    assert_eq!(seen.borrow().len(), 3, "{seen:?}");
 }
 
 #[expect(clippy::disallowed_methods, reason = "how thorough a test is, is its caller's")]
@@ -292,18 +339,23 @@ fn damaged(key: &EventKey, item: &Item, damage: &[(Attribute, Option<Value>)]) -
 }
 
 fn claimed(key: &EventKey, id: u8, old: bool) -> GuardedWrite {
+    claimed_as(key, id, old, id.into()).write
+}
+
+fn claimed_as(key: &EventKey, id: u8, old: bool, claim_id: usize) -> Claim {
     let event = Event {
         key: key.clone(),
         provider: "stripe".into(),
         event_type: (id > 0).then(|| "charge.refunded".into()),
         object_id: None,
         occurred_at: Some(if old { Timestamp::from_secs(0) } else { NOW }),
+        coalesces_until: None,
         payload: b"{}".to_vec(),
         content_type: None,
         headers: vec![("x-kept".into(), String::new())],
     };
     let payload = StoredPayload { codec: "none".into(), bytes: vec![id; id.into()] };
-    claim(&event, payload, ClaimId(format!("claim-{id}")), NOW, &policy(false)).write
+    claim(&event, payload, ClaimId(format!("claim-{claim_id}")), NOW, &policy(false))
 }
 
 /// A write under a lease of this fence and owner, whether the record knows of it or not.

@@ -3,12 +3,14 @@
 mod bad_input;
 mod batches;
 mod binaries;
+mod coalescing;
 mod command;
 mod configuration;
 mod crash_points;
 mod differential;
 mod effects;
 mod embedded;
+mod fingerprints;
 mod http_destination;
 mod lost_response;
 mod model;

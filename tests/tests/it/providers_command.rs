@@ -171,7 +171,15 @@ fn what_is_shown_names_signature_secret_id_handshake_windows_and_settings() {
                 "id: form field MessageSid + (form field MessageStatus or form field SmsStatus, if it is there)",
             ],
         ),
-        ("plaid", &["JWT, ES256", "as a JSON web key", "the time of the delivery", "a retry too"]),
+        (
+            "plaid",
+            &[
+                "JWT, ES256",
+                "as a JSON web key",
+                "the 10 seconds in which it came",
+                "worked on once",
+            ],
+        ),
         (
             "paypal",
             &["`{transmission}|{timestamp}|{webhook_id}|{body_crc32}`", "a checksum of the body"],
@@ -324,7 +332,7 @@ fn the_page_of_the_documentation_is_what_the_command_writes() {
 /// The catalogue tests' own RSA key: no other is made here, and making one takes a second.
 const RSA_KEY: &str = include_str!("../../../shared/providers/tests/keys/rsa.pem");
 const OF_RSA: [&str; 2] = ["aws-sns", "paypal"];
-/// Those whose events have nothing to be told apart by: each delivery of theirs is one.
+/// Those whose events have nothing to be told apart by but when they came.
 const WITHOUT_ID: [&str; 3] = ["dropbox", "mollie-classic", "plaid"];
 const SETTING: &str = "a setting of ours";
 
@@ -428,7 +436,8 @@ async fn three_deliveries_of_an_event_of_every_provider_are_one_record() {
         assert_eq!(report["statuses"], json!({ status: 3 }), "{name}: {sent:?}");
         let records = world.count_records().await - before;
         before += records;
-        let expected = if WITHOUT_ID.contains(name) { 2..=3 } else { 1..=1 };
+        // The time within which they are one may end between two deliveries.
+        let expected = if WITHOUT_ID.contains(name) { 1..=2 } else { 1..=1 };
         assert!(expected.contains(&records), "{name}: {records} records");
     }
     assert_eq!(mismatches(&world).await, Vec::<String>::new());

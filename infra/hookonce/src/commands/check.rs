@@ -90,6 +90,16 @@ fn print_source(source: &str, config: &SourceConfig) {
     if config.secrets.iter().any(|secret| matches!(secret, SecretRef::Literal(_))) {
         say!("  note: a literal: secret is for this machine only; deployed functions refuse it");
     }
+    match (config.fingerprint, config.provider.has_fingerprint()) {
+        (true, _) => {
+            say!("  fingerprint claimed: a recorded delivery under a fresh id does nothing")
+        }
+        (false, true) => say!(
+            "  note: the event id is not signed, so a recorded delivery under a fresh id is an event; \
+             fingerprint = true ends that, for three write units more an event"
+        ),
+        (false, false) => {}
+    }
     for route in &config.routes {
         say!("  {}", destination(route));
     }
@@ -131,6 +141,7 @@ fn as_json(config: &SourceConfig) -> Value {
         "window_assumed": config.required.unknown,
         "reason": reason(config),
         "attempts": config.policy.attempt_limit,
+        "fingerprint": config.fingerprint,
         "routes": config.routes.iter().map(destination).collect::<Vec<_>>(),
     })
 }

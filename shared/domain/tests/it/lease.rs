@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use domain::{
     effects::{StepEntry, StepName, StepState},
+    event::EventId,
+    guard::Guard,
     item::{Attribute, Value},
     limits,
     receive::{Reaction, react},
@@ -11,7 +13,7 @@ use domain::{
     transition::{
         BEYOND_HORIZON, Claimed, Fenced, FencedOutcome, Leased, Standing, lease, note_mismatch,
     },
-    write::Written,
+    write::{Both, Change, Written},
 };
 
 use crate::{DAY, MS, NOW, SKEW, claim_as, claimed, event, held, key, owner, policy, take};
@@ -73,6 +75,56 @@ fn an_event_at_its_horizon_is_parked_and_a_younger_one_is_not() {
         assert!(queue_key.starts_with(queue), "{queue_key}");
         assert_eq!(table.item().get(&Attribute::ExpiresAt), None);
     }
+}
+
+#[test]
+fn an_event_that_coalesces_waits_for_all_that_it_stands_for() {
+    let until = NOW.plus(10 * 1000 * MS);
+    let event = domain::event::Event { coalesces_until: Some(until), ..event() };
+    let mut table = crate::Table::default();
+    table.write(&claim_as("first", &event).write);
+    // By a clock that is behind by the whole bound, it still takes deliveries until just before.
+    let first_run = until.plus(limits::CLOCK_SKEW);
+    match take(&mut table, "a", first_run.minus(MS)) {
+        Leased::NotYet(at) => assert_eq!(at, first_run),
+        other => panic!("{other:?}"),
+    }
+    let duplicate = Claimed::Duplicate(Box::new(table.record()));
+    let due = first_run.plus(limits::GRACE);
+    assert!(matches!(react(&duplicate, due), Reaction::Nothing(StateName::Received)));
+    assert!(matches!(react(&duplicate, due.plus(MS)), Reaction::Requeue(_)));
+    held(&mut table, "a", first_run);
+    // One that is long over delays nothing.
+    let event = domain::event::Event { coalesces_until: Some(NOW.minus(DAY)), ..event };
+    let mut table = crate::Table::default();
+    table.write(&claim_as("first", &event).write);
+    let duplicate = Claimed::Duplicate(Box::new(table.record()));
+    let due = NOW.plus(limits::GRACE);
+    assert!(matches!(react(&duplicate, due), Reaction::Nothing(StateName::Received)));
+}
+
+#[test]
+fn a_fingerprint_is_claimed_beside_its_event_and_outlives_nothing_that_it_stands_for() {
+    let fingerprint = EventId::new("digest").expect("valid");
+    let claim = claim_as("first", &event());
+    let claim = claim.with_fingerprint(fingerprint.clone(), NOW, &policy());
+    let beside = claim.fingerprint.as_ref().expect("there is one");
+    assert_eq!(beside.key.pk(), "stripe!#digest");
+    assert_eq!(beside.guard, Guard::Missing(Attribute::Pk));
+    let Change::Put(item) = &beside.change else { panic!("an update") };
+    let retention = policy().retention.duration();
+    let expires_at = NOW.plus(retention).secs_rounded_up();
+    assert_eq!(item.get(&Attribute::ExpiresAt), Some(&expires_at.into()));
+    assert_eq!(item.get(&Attribute::EventId), Some(&"evt_1".into()));
+    assert_eq!(item.get(&Attribute::QueueKey), None, "no sweep is to find it");
+    let settled = |both| claim.settle_both(both).expect("readable");
+    let new = settled(Both::First(Written::Applied(None)));
+    assert!(matches!(react(&new, NOW), Reaction::Enqueue));
+    let replayed = settled(Both::SecondRefused(Some(item.clone())));
+    assert!(matches!(react(&replayed, NOW), Reaction::Replayed));
+    // Its own record, after a lost answer, is looked at before the fingerprint.
+    let own = Written::Refused(Some(claimed().item().clone()));
+    assert!(matches!(settled(Both::First(own)), Claimed::New));
 }
 
 #[test]

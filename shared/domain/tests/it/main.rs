@@ -42,6 +42,7 @@ fn event() -> Event {
         event_type: Some("charge.refunded".into()),
         object_id: Some("ch_1".into()),
         occurred_at: Some(NOW),
+        coalesces_until: None,
         payload: b"{}".to_vec(),
         content_type: Some("application/json".into()),
         headers: vec![("x-kept".into(), "1".into())],

@@ -11,7 +11,7 @@ use crate::{
     json,
     reply::{Alphabet, Challenge, Handshake, Reply},
     sample::Sample,
-    select::Lookups,
+    select::{Lookups, Part},
     verify::{Algorithm, Method, Scheme},
 };
 
@@ -39,6 +39,9 @@ pub(super) fn checked(written: file::File) -> Result<Catalogue, Refusal> {
     let identities = identities(written.identity, &mut places)?;
     let handshakes = handshakes(written.handshake, &mut places, &settings)?;
     let fingerprint = places.parts("fingerprint", written.fingerprint)?;
+    if !fingerprint.is_empty() && identities.iter().any(|identity| identity.each.is_some()) {
+        return refuse("fingerprint", "it is a whole delivery's, and there are events in lists");
+    }
     let certificate = written.certificate.map(|certificate| {
         let any = certificate.any.into_iter();
         let any = any.map(|place| places.selector("certificate.any", place));
@@ -149,10 +152,12 @@ fn identities(
         if !is_first && written.when.is_empty() {
             return refuse(&key, "only the first of those with one \"each\" takes all others");
         }
-        let id = places.parts(&format!("{key}.id"), written.id)?;
+        let mut id = places.parts(&format!("{key}.id"), written.id)?;
         if id.iter().all(|part| part.optional) {
             return refuse(&format!("{key}.id"), "one part at least is not optional");
         }
+        let coalesce = coalesce(&format!("{key}.coalesce_s"), written.coalesce_s)?;
+        id.extend(coalesce.map(Part::received));
         let mut occurred_at = Vec::with_capacity(written.occurred_at.len());
         for time in written.occurred_at {
             let selector = places.selector(&format!("{key}.occurred_at"), time.selector())?;
@@ -165,10 +170,20 @@ fn identities(
             event_type: places.parts(&format!("{key}.type"), written.event_type)?,
             object: places.parts(&format!("{key}.object"), written.object)?,
             occurred_at,
+            coalesce,
             each: places.each.take(),
         });
     }
     Ok(identities)
+}
+
+fn coalesce(key: &str, written: Option<u32>) -> Result<Option<Duration>, Refusal> {
+    let window = written.map(|seconds| Duration::from_secs(seconds.into()));
+    let longest = limits::MAX_COALESCING;
+    if window.is_some_and(|window| window.is_zero() || window > longest) {
+        return refuse(key, format!("1 to {} seconds", longest.as_secs()));
+    }
+    Ok(window)
 }
 
 fn handshakes(

@@ -176,6 +176,7 @@ pub(super) struct Identity {
     pub(super) object: Vec<Part>,
     #[serde(default)]
     pub(super) occurred_at: Vec<Time>,
+    pub(super) coalesce_s: Option<u32>,
 }
 
 #[derive(Clone, Default, Deserialize)]
@@ -186,7 +187,6 @@ pub(super) struct Selector {
     pub(super) signed: Option<String>,
     pub(super) pointer: Option<String>,
     pub(super) form: Option<String>,
-    pub(super) received_ms: Option<u32>,
     #[serde(default)]
     pub(super) digest: bool,
 }
@@ -203,7 +203,6 @@ macro_rules! selecting {
             signed: Option<String>,
             pointer: Option<String>,
             form: Option<String>,
-            received_ms: Option<u32>,
             #[serde(default)]
             digest: bool,
             $($(#[$attribute])* pub(super) $field: $type),*
@@ -217,7 +216,6 @@ macro_rules! selecting {
                     signed: self.signed.clone(),
                     pointer: self.pointer.clone(),
                     form: self.form.clone(),
-                    received_ms: self.received_ms,
                     digest: self.digest,
                 }
             }

@@ -25,9 +25,9 @@ impl Places<'_> {
         written: file::Selector,
     ) -> Result<Selector, Refusal> {
         let refused = |problem| Refusal { key: key.to_owned(), reason: String::from(problem) };
-        let file::Selector { header, query, signed, pointer, form, received_ms, digest } = written;
-        let (place, shown) = match (header, query, signed, pointer, form, received_ms) {
-            (Some(name), None, None, None, None, None) => {
+        let file::Selector { header, query, signed, pointer, form, digest } = written;
+        let (place, shown) = match (header, query, signed, pointer, form) {
+            (Some(name), None, None, None, None) => {
                 header_names(key, std::slice::from_ref(&name))?;
                 if self.schemes.iter().any(|scheme| scheme.is_signature(&name)) {
                     return refuse(key, "a signature is another one at each attempt");
@@ -35,11 +35,11 @@ impl Places<'_> {
                 let shown = format!("header {name}");
                 (Place::Header(name), shown)
             }
-            (None, Some(name), None, None, None, None) => {
+            (None, Some(name), None, None, None) => {
                 let shown = format!("query {name}");
                 (Place::Query(name), shown)
             }
-            (None, None, Some(name), None, None, None) => {
+            (None, None, Some(name), None, None) => {
                 let parts = self.schemes.iter().flat_map(|scheme| &scheme.parts);
                 let Some(part) = parts.into_iter().find(|part| part.name == name) else {
                     return refuse(key, format!("no scheme signs a part \"{name}\""));
@@ -47,7 +47,7 @@ impl Places<'_> {
                 let shown = part.place.shown();
                 (Place::Signed(name), shown)
             }
-            (None, None, None, Some(pointer), None, None) => {
+            (None, None, None, Some(pointer), None) => {
                 let address = self.lookups.pointer(&pointer).map_err(refused)?;
                 let around = self.each.as_ref().map(|each| each.items.lists.as_slice());
                 if !around.unwrap_or_default().starts_with(&address.lists) {
@@ -55,16 +55,11 @@ impl Places<'_> {
                 }
                 (Place::Json(address), format!("body {pointer}"))
             }
-            (None, None, None, pointer, Some(field), None) => {
+            (None, None, None, pointer, Some(field)) => {
                 let place = self.lookups.field(&field, pointer.as_deref()).map_err(refused)?;
                 (place, format!("form field {field}{}", pointer.unwrap_or_default()))
             }
-            (None, None, None, None, None, Some(unit)) if unit > 0 => {
-                (Place::Received(unit), String::from("the time of the delivery"))
-            }
-            (None, None, None, None, None, None) if digest => {
-                (Place::Body, String::from("the body"))
-            }
+            (None, None, None, None, None) if digest => (Place::Body, String::from("the body")),
             _ => {
                 return refuse(
                     key,
@@ -82,10 +77,9 @@ impl Places<'_> {
             None => vec![self.selector(key, only)?],
             Some(any) if any.is_empty() => return refuse(key, "\"any\" of nothing"),
             Some(any) => {
-                let file::Selector { header, query, signed, pointer, form, received_ms, digest } =
-                    &only;
+                let file::Selector { header, query, signed, pointer, form, digest } = &only;
                 let texts = [header, query, signed, pointer, form];
-                if texts.iter().any(|place| place.is_some()) || received_ms.is_some() || *digest {
+                if texts.iter().any(|place| place.is_some()) || *digest {
                     return refuse(key, "\"any\" goes without a place beside it");
                 }
                 any.into_iter()

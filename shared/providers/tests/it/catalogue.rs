@@ -466,7 +466,9 @@ const UNSAFE: &[(&str, &str, &str)] = &[
         "{ pointer = \"/events/*/id\" }",
         "identity[0].id[0]: a list that \"each\" does not go through",
     ),
-    ("{ pointer = \"/id\" }", "{ received_ms = 0 }", "identity[0].id[0]: a place is"),
+    ("{ pointer = \"/id\" }", "{ }", "identity[0].id[0]: a place is"),
+    ("[[identity]]", "[[identity]]\ncoalesce_s = 0", "identity[0].coalesce_s: 1 to 300 seconds"),
+    ("[[identity]]", "[[identity]]\ncoalesce_s = 301", "identity[0].coalesce_s: 1 to 300 seconds"),
     (
         "[[identity]]",
         "[[identity]]\nid = [{ pointer = \"/a\" }]\n[[identity]]",

@@ -153,7 +153,7 @@ fn ids_that_are_not_unique_are_not_taken_alone() {
 }
 
 #[test]
-fn where_nothing_tells_two_changes_apart_none_is_dropped() {
+fn where_nothing_tells_two_changes_apart_what_comes_together_is_one_event_that_waits_for_it() {
     let form = [("content-type", "application/x-www-form-urlencoded")];
     let bodies = [
         ("plaid", r#"{"webhook_type":"ITEM","webhook_code":"X","item_id":"i"}"#, &[][..]),
@@ -161,12 +161,17 @@ fn where_nothing_tells_two_changes_apart_none_is_dropped() {
         ("mollie-classic", "id=tr_1", &form),
     ];
     for (name, body, headers) in bodies {
-        let id = |now: Timestamp| {
-            let events = events_at(name, headers, body, now).expect(name);
-            events[0].key.id().clone()
+        let event = |millis: i64| {
+            let now = Timestamp::from_millis(NOW.millis() - NOW.millis() % 10_000 + millis);
+            let event = events_at(name, headers, body, now).expect(name).swap_remove(0);
+            let until = event.coalesces_until.expect("it coalesces");
+            // The run that follows this delivery must not begin before it.
+            assert!(until > now, "{name}");
+            (event.key, until.millis() - NOW.millis() + NOW.millis() % 10_000)
         };
-        assert_ne!(id(NOW), id(Timestamp::from_millis(NOW.millis() + 1)), "{name}");
-        assert_eq!(id(NOW), id(NOW), "{name}");
+        assert_eq!(event(0), event(9_999), "{name}");
+        assert_eq!(event(0).1, 10_000, "{name}");
+        assert_ne!(event(9_999), event(10_000), "{name}: a change that came later");
     }
 }
 

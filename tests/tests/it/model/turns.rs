@@ -111,6 +111,7 @@ impl Protocol {
             Claimed::New => self.see("claim: new"),
             Claimed::BeyondHorizon => self.see("claim: beyond horizon"),
             Claimed::Duplicate(_) => self.see("claim: duplicate"),
+            Claimed::Replayed => self.see("claim: replayed"),
             Claimed::Vanished => self.see("claim: vanished"),
         }
         let at = world.clock(Party::Receiver);
@@ -120,7 +121,7 @@ impl Protocol {
                 let seen = world.record.clone().expect("a duplicate of a record");
                 world.deliveries[d] = Delivery::ToBump { tries, seen, at: at.millis() };
             }
-            Reaction::Parked | Reaction::Nothing(_) => world.answer(d),
+            Reaction::Parked | Reaction::Nothing(_) | Reaction::Replayed => world.answer(d),
             Reaction::Unavailable => {
                 if found {
                     world.truth.breaks(Broken::DuplicateRefused);
@@ -469,6 +470,7 @@ fn event() -> Event {
         event_type: None,
         object_id: None,
         occurred_at: Some(Timestamp::from_millis(BEGIN).plus(limits::CLOCK_SKEW)),
+        coalesces_until: None,
         payload: Vec::new(),
         content_type: None,
         headers: Vec::new(),

@@ -98,7 +98,7 @@ async fn the_worker_calls_what_it_is_allowed() {
     }
     let orphan = Message { key: stripe_key("evt_orphan"), event_type: None };
     let queue = Queue::new(sqs_config(&world.sqs_url), world.queue_url.clone());
-    queue.send(&orphan).await.expect("sent");
+    queue.send(&orphan.into()).await.expect("sent");
     let watched = Watched::start(&world).await;
     watched.warm(&world).await;
     let handler: Arc<dyn Handler> = Scripted::new(|event, effects| {
