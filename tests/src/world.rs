@@ -61,6 +61,15 @@ pub struct World {
 impl World {
     /// Starts the emulators, with table and queue.
     pub async fn start() -> Self {
+        Self::start_with("events", &[]).await
+    }
+
+    /// As [`World::start`], with a FIFO queue.
+    pub async fn start_fifo() -> Self {
+        Self::start_with("events.fifo", &[(QueueAttributeName::FifoQueue, "true")]).await
+    }
+
+    async fn start_with(queue: &str, attributes: &[(QueueAttributeName, &str)]) -> Self {
         crate::seeded::switch_on();
         runtime::aws::install_tls_provider();
         let database = Database::memory().expect("a database in memory");
@@ -75,13 +84,12 @@ impl World {
         let ledger = Ledger::new(dynamodb_config(&dynamodb_url), TABLE.to_owned());
         dynamo::create_table(ledger.client(), TABLE).await.expect("a table");
         let sqs = aws_sdk_sqs::Client::from_conf(sqs_config(&sqs_url).build());
-        let created = sqs
-            .create_queue()
-            .queue_name("events")
-            .attributes(QueueAttributeName::VisibilityTimeout, "30")
-            .send()
-            .await
-            .expect("a queue");
+        let create = sqs.create_queue().queue_name(queue);
+        let create = create.attributes(QueueAttributeName::VisibilityTimeout, "30");
+        let attributes = attributes.iter();
+        let create = attributes
+            .fold(create, |create, (name, value)| create.attributes(name.clone(), *value));
+        let created = create.send().await.expect("a queue");
         let queue_url = created.queue_url.expect("its URL");
         Self { dynamodb_url, sqs_url, queue_url, ledger, sqs }
     }
@@ -168,6 +176,9 @@ impl World {
             record.message_id = message.message_id;
             record.receipt_handle = message.receipt_handle;
             record.body = message.body;
+            let attributes = message.attributes.unwrap_or_default().into_iter();
+            record.attributes =
+                attributes.map(|(name, value)| (name.as_str().to_owned(), value)).collect();
             record
         });
         let mut event = SqsEvent::default();

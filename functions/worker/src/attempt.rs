@@ -420,11 +420,20 @@ impl Attempts {
             Fate::Until(until) => until,
         };
         let wait = until.since(self.clock.now()).min(limits::MAX_KEPT_DELAY);
+        self.keep(handle, wait).await;
+        Disposition::Keep
+    }
+
+    /// Leaves a message for after the one before it in its group.
+    pub(crate) async fn hold_back(&self, handle: &str) {
+        self.keep(handle, Duration::ZERO).await;
+    }
+
+    async fn keep(&self, handle: &str, wait: Duration) {
         if let Err(error) = self.queue.keep(handle, wait).await {
             // It comes back after the queue's own timeout instead, and finds the record as it is.
             tracing::warn!(error = %error, "a message's visibility is not set");
         }
-        Disposition::Keep
     }
 
     fn log(

@@ -1,7 +1,10 @@
 //! One SQS batch: its records run concurrently, each for itself, and the response names those that
 //! stay in the queue.
+//!
+//! Of a FIFO queue the records of one message group run one after another, and the first that stays
+//! in the queue holds back those behind it, and no other group's.
 
-use std::panic::AssertUnwindSafe;
+use std::{collections::HashMap, panic::AssertUnwindSafe};
 
 use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
 use domain::{
@@ -23,10 +26,10 @@ pub async fn work(
     batch: SqsEvent,
     deadline: Timestamp,
 ) -> Result<SqsBatchResponse, UnnamedRecord> {
-    let kept: Vec<_> = stream::iter(batch.records)
-        .map(|record| work_on(attempts, record, deadline))
+    let kept: Vec<_> = stream::iter(in_order(batch.records))
+        .map(|records| work_in_order(attempts, records, deadline))
         .buffer_unordered(limits::MAX_CONCURRENT_RECORDS)
-        .filter_map(async |kept| kept)
+        .flat_map(stream::iter)
         .collect()
         .await;
     let mut failures = Vec::with_capacity(kept.len());
@@ -41,6 +44,47 @@ pub async fn work(
     let mut response = SqsBatchResponse::default();
     response.batch_item_failures = failures;
     Ok(response)
+}
+
+/// The records of each message group in their order, every other record for itself.
+fn in_order(records: Vec<SqsMessage>) -> Vec<Vec<SqsMessage>> {
+    let mut sequences: Vec<Vec<SqsMessage>> = Vec::with_capacity(records.len());
+    let mut of_group = HashMap::new();
+    for record in records {
+        // Messages of a standard queue have none: the receiver gives it to those of a FIFO queue.
+        let Some(group) = record.attributes.get(GROUP).cloned() else {
+            sequences.push(vec![record]);
+            continue;
+        };
+        match of_group.get(&group).and_then(|at: &usize| sequences.get_mut(*at)) {
+            Some(sequence) => sequence.push(record),
+            None => {
+                of_group.insert(group, sequences.len());
+                sequences.push(vec![record]);
+            }
+        }
+    }
+    sequences
+}
+
+/// The message ids of those that stay in the queue.
+async fn work_in_order(
+    attempts: &Attempts,
+    records: Vec<SqsMessage>,
+    deadline: Timestamp,
+) -> Vec<Option<String>> {
+    let mut kept = Vec::new();
+    for record in records {
+        if kept.is_empty() {
+            kept.extend(work_on(attempts, record, deadline).await);
+        } else {
+            // Visible at once, and yet behind the one that is not: else it would stay away for the
+            // queue's whole timeout.
+            attempts.hold_back(record.receipt_handle.as_deref().unwrap_or_default()).await;
+            kept.push(record.message_id);
+        }
+    }
+    kept
 }
 
 /// The message id, if the record stays in the queue.
@@ -68,3 +112,5 @@ async fn work_on(
 #[derive(Debug, thiserror::Error)]
 #[error("a record without a message id must stay in the queue: the whole batch is kept")]
 pub struct UnnamedRecord;
+
+const GROUP: &str = "MessageGroupId";
