@@ -2,6 +2,7 @@
 //! over the wire, proxies that break calls or kill the caller on order, handlers that misbehave,
 //! services that keep books, and a simulated ledger that evaluates guards in memory.
 
+pub mod bucket;
 pub mod deliveries;
 pub mod dev;
 pub mod handlers;

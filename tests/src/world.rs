@@ -14,7 +14,7 @@ use domain::{
     delivery::Delivery,
     event::{EventId, EventKey, Source},
     item::Item,
-    record::Record,
+    record::{KeptPayload, Record},
     time::Timestamp,
 };
 use dynamo::Ledger;
@@ -299,6 +299,13 @@ pub fn stripe_config() -> Value {
 pub fn parse(config: &Value) -> Config {
     let text = config.to_string();
     Config::parse("test", &text, Format::Json, None, Trust::Local).expect("a valid configuration")
+}
+
+/// The payload that lies on a record.
+#[must_use]
+pub fn payload_of(record: &Record) -> Vec<u8> {
+    let stored = record.payload.as_ref().and_then(KeptPayload::inline).expect("on the record");
+    dynamo::payload::decode(stored).expect("readable")
 }
 
 /// The key of an event of source `stripe`.

@@ -9,13 +9,13 @@ use std::{collections::HashSet, time::Duration};
 use domain::{
     event::Event,
     receive::{Reaction, react},
-    record::{ClaimId, Record, StateName, StoredPayload},
+    record::{ClaimId, KeptPayload, Record, StateName, StoredPayload, object_key},
     seeded::{Fault, is_on},
     transition::{Claimed, claim, not_before_coalesced, note_mismatch},
 };
 use dynamo::{LedgerError, Returning, payload};
 use futures::{StreamExt as _, stream};
-use runtime::config::SourceConfig;
+use runtime::{config::SourceConfig, payloads::PayloadStore};
 use sha2::{Digest as _, Sha256};
 use sqs::{Message, Outgoing};
 use tokio::time::Instant;
@@ -29,6 +29,14 @@ use crate::{
 pub(crate) struct Received {
     pub(crate) event: Event,
     pub(crate) outcome: Outcome,
+}
+
+/// A payload on its way.
+enum Prepared {
+    /// Onto its record.
+    Inline(StoredPayload),
+    /// Into the store, under this key: it fits on no record.
+    Large { store: PayloadStore, key: String, stored: StoredPayload },
 }
 
 /// What became of one event of a delivery.
@@ -56,10 +64,10 @@ impl Receiver {
         context: &Context<'_>,
         events: Vec<Event>,
     ) -> Result<Vec<Received>, Refusal> {
-        let prepare = |event| prepare(context, event);
+        let prepare = |event| self.prepare(context, event);
         let prepared = events.into_iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
         let mut received: Vec<_> = stream::iter(prepared)
-            .map(|(event, stored)| self.record(context, event, stored))
+            .map(|(event, payload)| self.record(context, event, payload))
             .buffered(EVENTS_AT_ONCE)
             .collect()
             .await;
@@ -72,23 +80,47 @@ impl Receiver {
         &self,
         context: &Context<'_>,
         event: Event,
-        stored: Option<StoredPayload>,
+        payload: Option<Prepared>,
     ) -> Received {
-        let outcome = match stored {
+        let outcome = match payload {
             None => Outcome::of("ignored", "ignored", true),
             // The rest of a batch too large for the time there is: the provider sends it again.
             Some(_) if context.time_left().is_zero() => {
                 Outcome::of("unavailable", "no_time", false)
             }
-            Some(stored) => self.claim(context, &event, stored).await,
+            Some(payload) => self.put_and_claim(context, &event, payload).await,
         };
         Received { event, outcome }
     }
 
-    async fn claim(&self, context: &Context<'_>, event: &Event, stored: StoredPayload) -> Outcome {
+    /// Puts a large payload where the claim says that it is, and claims. Should the one work and
+    /// the other not, there is an object that no record names; the bucket's lifecycle removes it.
+    async fn put_and_claim(
+        &self,
+        context: &Context<'_>,
+        event: &Event,
+        payload: Prepared,
+    ) -> Outcome {
+        let kept = match payload {
+            Prepared::Inline(stored) => stored.into(),
+            Prepared::Large { store, key, stored } => {
+                if let Err(error) = store.put(&key, stored.bytes).await {
+                    let outcome = Outcome::of("unavailable", error.class(), false);
+                    return Outcome { error: Some(error.to_string()), ..outcome };
+                }
+                if context.time_left().is_zero() {
+                    return Outcome::of("unavailable", "no_time", false);
+                }
+                KeptPayload::Elsewhere { codec: stored.codec, key }
+            }
+        };
+        self.claim(context, event, kept).await
+    }
+
+    async fn claim(&self, context: &Context<'_>, event: &Event, payload: KeptPayload) -> Outcome {
         let claim_id = ClaimId(context.delivery_id.clone());
         let (now, policy) = (context.received_at, &context.config.policy);
-        let mut claim = claim(event, stored, claim_id, now, policy);
+        let mut claim = claim(event, payload, claim_id, now, policy);
         if let Some(fingerprint) = &context.fingerprint {
             claim = claim.with_fingerprint(fingerprint.clone(), now, policy);
         }
@@ -107,6 +139,28 @@ impl Receiver {
             Err(error) => Outcome::unknown(&error),
         };
         Outcome { claim_ms, ..outcome }
+    }
+
+    /// An event with its payload as it is stored; without, where no route wants it. Before anything
+    /// is written: a batch of which one event fits no record is refused as a whole.
+    fn prepare(
+        &self,
+        context: &Context<'_>,
+        event: Event,
+    ) -> Result<(Event, Option<Prepared>), payload::TooLarge> {
+        if context.config.route(event.event_type.as_deref()).is_none() {
+            return Ok((event, None));
+        }
+        let stored = payload::encode(&event.payload);
+        let prepared = match (payload::fits(&stored), &self.payloads) {
+            (Ok(()), _) => Prepared::Inline(stored),
+            (Err(too_large), None) => return Err(too_large),
+            (Err(_), Some(store)) => {
+                let key = object_key(&event.key, &Sha256::digest(&event.payload).into());
+                Prepared::Large { store: store.clone(), key, stored }
+            }
+        };
+        Ok((event, Some(prepared)))
     }
 
     /// Does what follows a settled claim, as far as it is this event's alone.
@@ -175,17 +229,6 @@ impl Receiver {
     }
 }
 
-/// An event with its payload as it is stored; without, where no route wants it. Before anything is
-/// written: a batch of which one event fits no record is refused as a whole.
-fn prepare(
-    context: &Context<'_>,
-    event: Event,
-) -> Result<(Event, Option<StoredPayload>), payload::TooLarge> {
-    let wanted = context.config.route(event.event_type.as_deref()).is_some();
-    let stored = wanted.then(|| payload::encode(&event.payload)).transpose()?;
-    Ok((event, stored))
-}
-
 /// A delivery may name an event twice, and then both claims are its own, hence first. It is one
 /// event all the same.
 fn count_once(received: &mut [Received]) {
@@ -250,8 +293,8 @@ impl Outcome {
     }
 }
 
-/// Whether a duplicate says something else than the record. Where the first payload is gone and the
-/// provider is known to change some fields, that cannot be told, and counts as no. Deliveries that
+/// Whether a duplicate says something else than the record. Where the first payload is not at hand
+/// and the provider is known to change some fields, that cannot be told, and counts as no. Deliveries that
 /// coalesce are to be one event, whatever they say.
 fn differs(config: &SourceConfig, event: &Event, record: &Record) -> bool {
     if event.coalesces_until.is_some() {
@@ -260,10 +303,10 @@ fn differs(config: &SourceConfig, event: &Event, record: &Record) -> bool {
     if record.payload_sha256 == <[u8; 32]>::from(Sha256::digest(&event.payload)) {
         return false;
     }
-    let first = record.payload.as_ref().map(payload::decode);
+    let first = record.payload.as_ref().and_then(KeptPayload::inline).map(payload::decode);
     match first {
         Some(Ok(first)) => !config.provider.same_payload(&first, &event.payload),
-        Some(Err(_)) | None => false,
+        Some(Err(_)) | None => !config.provider.changes_payloads(),
     }
 }
 

@@ -17,6 +17,7 @@ use runtime::{
     aws::Patience,
     clock::Clock,
     config::{Config, SourceConfig},
+    payloads::PayloadStore,
     secrets::SecretStore,
     telemetry::{DeliveryLine, RejectionLine},
 };
@@ -39,6 +40,8 @@ pub struct Receiver {
     keys: KeyRings,
     pub(crate) ledger: Ledger,
     pub(crate) queue: Queue,
+    /// For payloads that fit on no record; without it they are refused.
+    pub(crate) payloads: Option<PayloadStore>,
     pub(crate) clock: Clock,
 }
 
@@ -71,7 +74,13 @@ impl Receiver {
         clock: Clock,
     ) -> Self {
         let keys = KeyRings::fetch(&config, store, clock.now()).await;
-        Self { config, keys, ledger, queue, clock }
+        Self { config, keys, ledger, queue, payloads: None, clock }
+    }
+
+    /// With a store for payloads that fit on no record.
+    #[must_use]
+    pub fn with_payloads(self, payloads: Option<PayloadStore>) -> Self {
+        Self { payloads, ..self }
     }
 
     /// Receives one delivery.

@@ -21,6 +21,7 @@ use runtime::{
     clock::Clock,
     config::Config,
     environment::{names, required},
+    payloads::PayloadStore,
     secrets::SecretStore,
     telemetry,
 };
@@ -58,6 +59,7 @@ async fn start() -> Result<Receiver, lambda_runtime::Error> {
     let aws = sdk_config(Patience::RECEIVER).await;
     let store = SecretStore::new(Some(aws.clone()));
     let config = Config::load(&store).await?;
+    let payloads = PayloadStore::from_environment(&aws)?;
     let ledger = dynamo::Ledger::new(&aws, table);
     let queue = sqs::Queue::new(&aws, queue_url);
     // The first delivery finds connections open and secrets fetched. A failure here is only
@@ -73,5 +75,5 @@ async fn start() -> Result<Receiver, lambda_runtime::Error> {
     if let Err(error) = queue_warm {
         tracing::error!(error = %error, "the queue cannot be reached");
     }
-    Ok(receiver)
+    Ok(receiver.with_payloads(payloads))
 }

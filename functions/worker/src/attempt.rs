@@ -8,7 +8,7 @@ use domain::{
     backoff::Backoff,
     effects::{Journal, StepEntry, StepName, StepState, step_key},
     limits,
-    record::{ErrorNote, LeaseOwner, Record, StateName},
+    record::{ErrorNote, KeptPayload, LeaseOwner, Record, StateName, StoredPayload},
     seeded::{self, Fault},
     time::Timestamp,
     transition::{
@@ -25,6 +25,7 @@ use futures::FutureExt as _;
 use runtime::{
     clock::Clock,
     config::{Config, SourceConfig},
+    payloads::PayloadStore,
     telemetry::AttemptLine,
 };
 use sqs::{Message, Queue};
@@ -44,6 +45,8 @@ pub struct Attempts {
     handlers: Handlers,
     ledger: Ledger,
     queue: Queue,
+    /// Where payloads lie that fit on no record.
+    payloads: Option<PayloadStore>,
     clock: Clock,
 }
 
@@ -90,7 +93,13 @@ impl Attempts {
         queue: Queue,
         clock: Clock,
     ) -> Self {
-        Self { config, handlers, ledger, queue, clock }
+        Self { config, handlers, ledger, queue, payloads: None, clock }
+    }
+
+    /// With the store of payloads that fit on no record.
+    #[must_use]
+    pub fn with_payloads(self, payloads: Option<PayloadStore>) -> Self {
+        Self { payloads, ..self }
     }
 
     /// Works on the message with this body, until `deadline` by the system's clock.
@@ -223,10 +232,7 @@ impl Attempts {
             record.steps.clone()
         };
         let mut effects = Effects::new(&self.ledger, self.clock, lease.clone(), journal);
-        let handled = match self.event_of(record) {
-            Ok(event) => self.handle(config, &event, &mut effects, deadline).await,
-            Err(failure) => Err(failure),
-        };
+        let handled = self.handle(config, record, &mut effects, deadline).await;
         // A handler may have swallowed what ended its attempt.
         let handled = handled.and_then(|()| effects.still_held());
         let (results, local) = effects.into_parts();
@@ -240,21 +246,23 @@ impl Attempts {
     async fn handle(
         &self,
         config: &SourceConfig,
-        event: &Event,
+        record: &Record,
         effects: &mut Effects<'_>,
         deadline: Timestamp,
     ) -> Result<(), Failure> {
-        let event_type = event.event_type.as_deref();
         let handler = config
-            .route(event_type)
-            .and_then(|route| self.handlers.get(event.key.source(), route))
+            .route(record.event_type.as_deref())
+            .and_then(|route| self.handlers.get(record.key.source(), route))
             .ok_or_else(|| {
                 // As for a source: another configuration than the receiver's.
                 Failure::retry("no_route", "no route of this worker takes events of this type")
             })?;
         let time = deadline.minus(limits::RELEASE_MARGIN).since(self.clock.now());
         // In a block of its own: a handler may panic before its first await as well.
-        let handling = async { handler.handle(event, effects).await };
+        let handling = async {
+            let event = self.event_of(record).await?;
+            handler.handle(&event, effects).await
+        };
         let handling = AssertUnwindSafe(handling).catch_unwind();
         match tokio::time::timeout(time, handling).await {
             Ok(Ok(handled)) => handled,
@@ -266,10 +274,19 @@ impl Attempts {
         }
     }
 
-    fn event_of(&self, record: &Record) -> Result<Event, Failure> {
-        let stored = record.payload.as_ref().ok_or_else(|| {
-            Failure::permanent("no_payload", "the payload was dropped when the event was done")
-        })?;
+    async fn event_of(&self, record: &Record) -> Result<Event, Failure> {
+        let fetched;
+        let stored = match &record.payload {
+            None => {
+                let text = "the payload was dropped when the event was done";
+                return Err(Failure::permanent("no_payload", text));
+            }
+            Some(KeptPayload::Inline(stored)) => stored,
+            Some(KeptPayload::Elsewhere { codec, key }) => {
+                fetched = self.fetch_payload(codec, key).await?;
+                &fetched
+            }
+        };
         let payload = payload::decode(stored).map_err(|error| match error {
             // Written by a later version, which another worker may be already.
             Undecodable::UnknownCodec(_) => Failure::retry("payload_codec", error),
@@ -286,6 +303,21 @@ impl Attempts {
             headers: record.headers.clone(),
             attempt: record.attempt,
         })
+    }
+
+    async fn fetch_payload(&self, codec: &str, key: &str) -> Result<StoredPayload, Failure> {
+        let store = self.payloads.as_ref().ok_or_else(|| {
+            let text = "the payload is in a bucket, and this worker is given none \
+                        (HOOKONCE_PAYLOADS_BUCKET)";
+            Failure::retry("no_payload_store", text)
+        })?;
+        let found = store.get(key).await.map_err(|error| Failure::retry(error.class(), error))?;
+        let bytes = found.ok_or_else(|| {
+            let text = "its object is not in the bucket any more: the bucket's lifecycle is shorter \
+                        than this event had to wait";
+            Failure::permanent("payload_missing", text)
+        })?;
+        Ok(StoredPayload { codec: codec.to_owned(), bytes })
     }
 
     /// Closes the record, and commits the local writes with it.

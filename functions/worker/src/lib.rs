@@ -18,6 +18,7 @@ use runtime::{
     clock::Clock,
     config::Config,
     environment::{names, required},
+    payloads::PayloadStore,
     secrets::SecretStore,
     telemetry,
 };
@@ -59,6 +60,7 @@ async fn start() -> Result<Attempts, lambda_runtime::Error> {
     let aws = sdk_config(Patience::WORKER).await;
     let store = SecretStore::new(Some(aws.clone()));
     let config = Config::load(&store).await?;
+    let payloads = PayloadStore::from_environment(&aws)?;
     let ledger = dynamo::Ledger::new(&aws, table);
     let queue = sqs::Queue::new(&aws, queue_url);
     let handlers = Handlers::new(&config, &store)?;
@@ -72,5 +74,6 @@ async fn start() -> Result<Attempts, lambda_runtime::Error> {
     if let Err(error) = queue_warm {
         tracing::error!(error = %error, "the queue cannot be reached");
     }
-    Ok(Attempts::new(config, handlers, ledger, queue, Clock::from_environment()))
+    let clock = Clock::from_environment();
+    Ok(Attempts::new(config, handlers, ledger, queue, clock).with_payloads(payloads))
 }

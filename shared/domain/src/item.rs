@@ -27,6 +27,8 @@ pub enum Attribute {
     ReceivedAt,
     /// The bytes as received, encoded as `payload_codec` says.
     Payload,
+    /// Where the encoded bytes lie, if not here.
+    PayloadRef,
     /// How the payload is encoded.
     PayloadCodec,
     /// SHA-256 of the bytes as received.
@@ -67,7 +69,7 @@ pub enum Attribute {
 
 impl Attribute {
     /// Every attribute.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Pk,
         Self::State,
         Self::Provider,
@@ -79,6 +81,7 @@ impl Attribute {
         Self::ClaimId,
         Self::ReceivedAt,
         Self::Payload,
+        Self::PayloadRef,
         Self::PayloadCodec,
         Self::PayloadSha256,
         Self::PayloadMismatch,
@@ -114,6 +117,7 @@ impl Attribute {
             Self::ClaimId => "claim_id",
             Self::ReceivedAt => "received_at",
             Self::Payload => "payload",
+            Self::PayloadRef => "payload_ref",
             Self::PayloadCodec => "payload_codec",
             Self::PayloadSha256 => "payload_sha256",
             Self::PayloadMismatch => "payload_mismatch",

@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use sha2::{Digest as _, Sha256};
+
 use crate::{
-    effects::{Journal, StepEntry, StepName, StepState},
+    effects::{Journal, StepEntry, StepName, StepState, hex},
     event::{Event, EventKey},
     item::{Attribute, Item, Value},
     limits,
@@ -28,7 +30,7 @@ pub struct Record {
     /// When it was claimed.
     pub received_at: Timestamp,
     /// The payload; `None` once it was dropped on completion.
-    pub payload: Option<StoredPayload>,
+    pub payload: Option<KeptPayload>,
     /// SHA-256 of the bytes as received.
     pub payload_sha256: [u8; 32],
     /// SHA-256 of a later delivery whose payload differed.
@@ -176,6 +178,45 @@ impl fmt::Debug for StoredPayload {
     }
 }
 
+/// A payload as a record keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeptPayload {
+    /// On the record.
+    Inline(StoredPayload),
+    /// Elsewhere, as it is too large for a record.
+    Elsewhere {
+        /// How the bytes there are encoded.
+        codec: String,
+        /// The key of the object there.
+        key: String,
+    },
+}
+
+impl KeptPayload {
+    /// The payload, if it is on the record.
+    #[must_use]
+    pub const fn inline(&self) -> Option<&StoredPayload> {
+        match self {
+            Self::Inline(stored) => Some(stored),
+            Self::Elsewhere { .. } => None,
+        }
+    }
+}
+
+impl From<StoredPayload> for KeptPayload {
+    fn from(stored: StoredPayload) -> Self {
+        Self::Inline(stored)
+    }
+}
+
+/// The key of the object that holds a large payload of an event. Deliveries that say the same share
+/// one; one that says something else cannot overwrite what the record names.
+#[must_use]
+pub fn object_key(event: &EventKey, payload_sha256: &[u8; 32]) -> String {
+    let of_event = hex(&Sha256::digest(event.pk()));
+    format!("{}/{of_event}/{}", event.source(), hex(payload_sha256))
+}
+
 /// An error as kept on a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorNote {
@@ -208,18 +249,24 @@ impl ErrorNote {
 }
 
 /// The parts of a fresh record that no transition decides.
-pub(crate) fn claimed_item(event: &Event, payload: StoredPayload, sha256: [u8; 32]) -> Item {
+pub(crate) fn claimed_item(event: &Event, payload: KeptPayload, sha256: [u8; 32]) -> Item {
     let label = |text: &str| Value::from(crate::event::cut(text, limits::MAX_LABEL_BYTES));
     let mut item = Item::from([
         (Attribute::Pk, event.key.pk().into()),
         (Attribute::Source, event.key.source().as_str().into()),
         (Attribute::EventId, event.key.id().as_str().into()),
         (Attribute::Provider, label(&event.provider)),
-        (Attribute::Payload, Value::Bytes(payload.bytes)),
-        (Attribute::PayloadCodec, payload.codec.into()),
         (Attribute::PayloadSha256, Value::Bytes(sha256.to_vec())),
         (Attribute::Steps, Value::Map(BTreeMap::new())),
     ]);
+    item.extend(match payload {
+        KeptPayload::Inline(StoredPayload { codec, bytes }) => {
+            [(Attribute::PayloadCodec, codec.into()), (Attribute::Payload, Value::Bytes(bytes))]
+        }
+        KeptPayload::Elsewhere { codec, key } => {
+            [(Attribute::PayloadCodec, codec.into()), (Attribute::PayloadRef, key.into())]
+        }
+    });
     let labels = [
         (Attribute::EventType, &event.event_type),
         (Attribute::ObjectId, &event.object_id),
@@ -333,9 +380,15 @@ impl Fields<'_> {
         })
     }
 
-    fn payload(&mut self) -> Result<Option<StoredPayload>, CorruptRecord> {
-        let Some(bytes) = self.optional_bytes(Attribute::Payload)? else { return Ok(None) };
-        Ok(Some(StoredPayload { codec: self.text(Attribute::PayloadCodec)?, bytes }))
+    fn payload(&mut self) -> Result<Option<KeptPayload>, CorruptRecord> {
+        let (bytes, key) =
+            (self.optional_bytes(Attribute::Payload)?, self.optional_text(Attribute::PayloadRef)?);
+        let mut codec = || self.text(Attribute::PayloadCodec);
+        Ok(match (bytes, key) {
+            (Some(bytes), _) => Some(StoredPayload { codec: codec()?, bytes }.into()),
+            (None, Some(key)) => Some(KeptPayload::Elsewhere { codec: codec()?, key }),
+            (None, None) => None,
+        })
     }
 
     fn sha256(&mut self) -> Result<[u8; 32], CorruptRecord> {

@@ -19,7 +19,7 @@ use crate::{
     item::{Attribute, Item, Value},
     limits,
     record::{
-        ClaimId, CorruptRecord, ErrorNote, LeaseOwner, Record, State, StateName, StoredPayload,
+        ClaimId, CorruptRecord, ErrorNote, KeptPayload, LeaseOwner, Record, State, StateName,
         claimed_item,
     },
     retention::Retention,
@@ -78,7 +78,7 @@ pub enum Claimed {
 #[must_use]
 pub fn claim(
     event: &Event,
-    payload: StoredPayload,
+    payload: impl Into<KeptPayload>,
     claim_id: ClaimId,
     now: Timestamp,
     policy: &Policy,
@@ -86,7 +86,7 @@ pub fn claim(
     let beyond_horizon =
         event.occurred_at.is_some_and(|at| policy.retention.is_beyond_horizon(at, now));
     let sha256 = Sha256::digest(&event.payload).into();
-    let mut item = claimed_item(event, payload, sha256);
+    let mut item = claimed_item(event, payload.into(), sha256);
     item.extend([
         (Attribute::ClaimId, claim_id.0.as_str().into()),
         (Attribute::ReceivedAt, now.millis().into()),
@@ -425,6 +425,7 @@ impl Lease {
         ];
         if policy.drop_payload_when_done {
             edits.push(Edit::Remove(Attribute::Payload));
+            edits.push(Edit::Remove(Attribute::PayloadRef));
         }
         edits.extend(step_edits(results));
         self.fenced(StateName::Done, edits)

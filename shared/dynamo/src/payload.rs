@@ -5,18 +5,23 @@
 
 use domain::{limits, record::StoredPayload};
 
-/// Encodes `bytes` for a record.
-///
-/// # Errors
-/// If they would not fit on a record even so.
-pub fn encode(bytes: &[u8]) -> Result<StoredPayload, TooLarge> {
+/// Encodes `bytes`.
+#[must_use]
+pub fn encode(bytes: &[u8]) -> StoredPayload {
     let compressed = zstd::bulk::compress(bytes, LEVEL).ok().filter(|c| c.len() < bytes.len());
-    let stored = match compressed {
+    match compressed {
         Some(compressed) => StoredPayload { codec: ZSTD.to_owned(), bytes: compressed },
         None => StoredPayload { codec: PLAIN.to_owned(), bytes: bytes.to_vec() },
-    };
+    }
+}
+
+/// Whether an encoded payload fits on a record.
+///
+/// # Errors
+/// If it does not.
+pub const fn fits(stored: &StoredPayload) -> Result<(), TooLarge> {
     let size = stored.bytes.len();
-    if size > limits::MAX_INLINE_PAYLOAD_BYTES { Err(TooLarge { size }) } else { Ok(stored) }
+    if size > limits::MAX_INLINE_PAYLOAD_BYTES { Err(TooLarge { size }) } else { Ok(()) }
 }
 
 /// The bytes as received.
@@ -36,7 +41,8 @@ pub fn decode(stored: &StoredPayload) -> Result<Vec<u8>, Undecodable> {
 /// A payload that does not fit on a record.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the payload has {size} bytes after compression, {} at most",
+    "the payload has {size} bytes after compression, {} at most without a bucket for payloads \
+     (HOOKONCE_PAYLOADS_BUCKET)",
     limits::MAX_INLINE_PAYLOAD_BYTES
 )]
 pub struct TooLarge {
@@ -67,12 +73,12 @@ mod tests {
     fn bytes_come_back_exactly_and_the_short_stay_plain() {
         let long = br#"{"id":"evt_1","object":"event"}"#.repeat(40);
         for bytes in [b"".as_slice(), b"{}", &long, &[0xff, 0x00, 0xfe]] {
-            let stored = encode(bytes).expect("small");
+            let stored = encode(bytes);
             assert_eq!(decode(&stored).as_deref(), Ok(bytes));
             assert!(stored.bytes.len() <= bytes.len());
         }
-        assert_eq!(encode(b"{}").map(|stored| stored.codec).as_deref(), Ok("none"));
-        assert_eq!(encode(&long).map(|stored| stored.codec).as_deref(), Ok("zstd"));
+        assert_eq!(encode(b"{}").codec, "none");
+        assert_eq!(encode(&long).codec, "zstd");
     }
 
     #[test]

@@ -355,6 +355,12 @@ impl Provider {
         self.catalogue.rejection.clone()
     }
 
+    /// Whether the provider changes some of a payload between attempts.
+    #[must_use]
+    pub fn changes_payloads(&self) -> bool {
+        !self.catalogue.volatile.is_empty()
+    }
+
     /// Whether two payloads under one key say the same, apart from what the provider changes
     /// between attempts.
     #[must_use]

@@ -90,7 +90,8 @@ pub async fn sdk_config(patience: Patience) -> SdkConfig {
 }
 
 fn endpoints_are_plain() -> bool {
-    let endpoints = [names::ENDPOINT, names::ENDPOINT_DYNAMODB, names::ENDPOINT_SQS];
+    let endpoints =
+        [names::ENDPOINT, names::ENDPOINT_DYNAMODB, names::ENDPOINT_SQS, names::ENDPOINT_S3];
     let mut set = endpoints.into_iter().filter_map(optional).peekable();
     set.peek().is_some() && set.all(|url| url.starts_with("http://"))
 }

@@ -7,6 +7,8 @@ pub mod names {
     pub const TABLE: &str = "HOOKONCE_TABLE";
     /// The queue between receiver and worker.
     pub const QUEUE_URL: &str = "HOOKONCE_QUEUE_URL";
+    /// The bucket for payloads that fit on no record. Without it they are refused.
+    pub const PAYLOADS_BUCKET: &str = "HOOKONCE_PAYLOADS_BUCKET";
     /// The configuration: JSON, `ssm:NAME`, or a file's path.
     pub const CONFIG: &str = "HOOKONCE_CONFIG";
     /// Offset of the clock in ms; for the embedded stack.
@@ -19,6 +21,8 @@ pub mod names {
     pub const ENDPOINT_DYNAMODB: &str = "AWS_ENDPOINT_URL_DYNAMODB";
     /// Where SQS is, if it is elsewhere.
     pub const ENDPOINT_SQS: &str = "AWS_ENDPOINT_URL_SQS";
+    /// Where S3 is, if it is elsewhere.
+    pub const ENDPOINT_S3: &str = "AWS_ENDPOINT_URL_S3";
 }
 
 /// The value of a variable; an empty one counts as absent.

@@ -5,6 +5,7 @@ pub mod aws;
 pub mod clock;
 pub mod config;
 pub mod environment;
+pub mod payloads;
 pub mod route;
 pub mod secrets;
 pub mod telemetry;

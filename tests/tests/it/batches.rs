@@ -9,7 +9,6 @@ use domain::{
     limits,
     record::{Record, StateName},
 };
-use dynamo::payload;
 use futures::future::join_all;
 use providers::{Endpoint, Key, Provider, Secret, Unsigned};
 use receiver::{Answer, Receiver};
@@ -22,7 +21,7 @@ use tests::{
     logged::LoggedReceiver,
     play::ahead,
     proxy::{Fault, FaultProxy},
-    world::{World, occurred_at},
+    world::{World, occurred_at, payload_of},
 };
 
 // ---- three senders of different shape -------------------------------------------------------
@@ -205,7 +204,7 @@ async fn each_item_is_recorded_under_its_own_key_and_ten_are_enqueued_a_call() {
         for number in 0..23 {
             let record = sender.record(&world, number).await;
             assert_eq!(record.state.name(), StateName::Received);
-            let stored = payload::decode(&record.payload.expect("kept")).expect("readable");
+            let stored = payload_of(&record);
             let stored: Value = serde_json::from_slice(&stored).expect("an item's own text");
             let mut item: Value = serde_json::from_str(&(sender.item)(number)).expect("JSON");
             if let Some(signature) = stored.pointer(ADYEN_SIGNATURE) {

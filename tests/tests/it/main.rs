@@ -16,6 +16,7 @@ mod http_destination;
 mod lost_response;
 mod model;
 mod parallel;
+mod payloads;
 mod providers_command;
 mod receiver_table;
 mod seeded_faults;

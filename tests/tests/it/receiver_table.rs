@@ -11,7 +11,7 @@ use domain::{
     time::Timestamp,
     transition::{Leased, lease},
 };
-use dynamo::{Returning, payload};
+use dynamo::Returning;
 use lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpRequest;
 use providers::{Endpoint, Provider, SampleRequest, Secret};
 use receiver::{Answer, Receiver};
@@ -25,8 +25,9 @@ use tests::{
     play::ahead,
     proxy::{Fault, FaultProxy, every_call},
     world::{
-        STRIPE_SECRET, TABLE, World, deliver, headers_of, occurred_at, raw_event, stripe_body,
-        stripe_config, stripe_delivery, stripe_delivery_at, stripe_delivery_of, stripe_key,
+        STRIPE_SECRET, TABLE, World, deliver, headers_of, occurred_at, payload_of, raw_event,
+        stripe_body, stripe_config, stripe_delivery, stripe_delivery_at, stripe_delivery_of,
+        stripe_key,
     },
 };
 use worker::Failure;
@@ -131,8 +132,7 @@ async fn a_body_up_to_the_limit_is_taken_if_it_compresses() {
     assert_eq!(body.len(), domain::limits::MAX_BODY_BYTES);
     assert_eq!(deliver(&receiver, &stripe_body(&body)).await.status, 200);
     let record = world.record("evt_1").await.expect("recorded");
-    let stored = record.payload.as_ref().map(payload::decode);
-    assert_eq!(stored.expect("a payload").expect("decodes"), body, "byte by byte");
+    assert_eq!(payload_of(&record), body, "byte by byte");
 }
 
 #[tokio::test]
@@ -206,7 +206,7 @@ async fn a_signature_is_over_the_bytes_as_received() {
     let body = br#"{ "type": "payment_intent.succeeded",  "id": "evt_1", "created": 1.0e0 }"#;
     assert_eq!(deliver(&receiver, &stripe_body(body)).await.status, 200);
     let record = world.expect_record("evt_1").await;
-    let payload = payload::decode(&record.payload.expect("kept")).expect("readable");
+    let payload = payload_of(&record);
     assert_eq!(payload, body);
 }
 
@@ -477,7 +477,7 @@ async fn a_record_holds_what_was_delivered_and_no_signature() {
     assert_eq!(record.event_type.as_deref(), Some("payment_intent.succeeded"));
     assert_eq!(record.object_id.as_deref(), Some("pi_evt_1"));
     assert_eq!(record.payload_sha256, <[u8; 32]>::from(Sha256::digest(&delivery.body)));
-    let stored = payload::decode(record.payload.as_ref().expect("a payload")).expect("decodes");
+    let stored = payload_of(&record);
     assert_eq!(stored, delivery.body);
     let State::Received { due_at, not_before } = record.state else { panic!("received") };
     assert!(due_at >= before.plus(domain::limits::GRACE), "the grace is its worker's");
@@ -659,7 +659,7 @@ async fn a_different_payload_is_noted_once_and_the_first_one_stays() {
     let record = world.record("evt_1").await.expect("recorded");
     let second = Sha256::digest(&bodies[1]).to_vec();
     assert_eq!(record.payload_mismatch, Some(second), "the digest of the second stays");
-    let stored = payload::decode(record.payload.as_ref().expect("a payload")).expect("decodes");
+    let stored = payload_of(&record);
     assert_eq!(stored, bodies[0]);
     assert_eq!(record.payload_sha256, <[u8; 32]>::from(Sha256::digest(&bodies[0])));
     assert_eq!((world.count_records().await, world.queue_depth().await), (1, (1, 0)));
@@ -873,7 +873,7 @@ async fn plain_and_base64_bodies_are_one_event() {
     assert_eq!(deliver_to(&receiver, "stripe", &delivery).await.status, 200);
     assert_eq!(deliver(&receiver, &delivery).await.status, 200);
     let record = world.record("evt_1").await.expect("recorded");
-    let stored = payload::decode(record.payload.as_ref().expect("a payload")).expect("decodes");
+    let stored = payload_of(&record);
     assert_eq!(stored, delivery.body);
     assert_eq!(record.payload_mismatch, None);
     assert_eq!((world.count_records().await, world.queue_depth().await), (1, (1, 0)));
