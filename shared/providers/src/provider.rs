@@ -236,9 +236,10 @@ impl Provider {
         now: Timestamp,
         tolerance: Option<Duration>,
     ) -> Result<VerifiedDelivery, Rejected> {
-        let Catalogue { schemes, lookups, .. } = &*self.catalogue;
+        let Catalogue { schemes, lookups, handshakes, .. } = &*self.catalogue;
         let endpoint = &self.endpoint;
-        verify::verify(&Against { schemes, lookups, endpoint, keys, now, tolerance }, delivery)
+        let against = Against { schemes, lookups, endpoint, handshakes, keys, now, tolerance };
+        verify::verify(&against, delivery)
     }
 
     /// The answer to a request that comes without a signature and asks whether we are who we say,

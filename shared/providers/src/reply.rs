@@ -3,7 +3,10 @@
 //!
 //! Some of those come unsigned, and what answers them answers anybody. So what is sent back is
 //! short, of a narrow alphabet and never a page that a browser would run; and what is signed for
-//! somebody can be no delivery: a body needs characters that a challenge may not have.
+//! somebody can be no delivery: a body needs characters that a challenge may not have, and a text
+//! without them is believed from nobody.
+
+use std::borrow::Cow;
 
 use ring::hmac;
 
@@ -109,6 +112,16 @@ impl Handshake {
             reply.body = reply.body.replace("{{challenge}}", &text);
         }
         Some(reply)
+    }
+
+    /// Whether whoever asks for it gets this text signed. Such a signature proves nothing.
+    pub(crate) fn signs_for_anybody(&self, text: &[Cow<'_, [u8]>]) -> bool {
+        let challenge = self.challenge.as_ref().filter(|challenge| challenge.hmac.is_some());
+        challenge.filter(|_| self.unsigned).is_some_and(|challenge| {
+            let length: usize = text.iter().map(|piece| piece.len()).sum();
+            length <= challenge.longest
+                && str::from_utf8(&text.concat()).is_ok_and(|text| challenge.is_sound(text))
+        })
     }
 
     pub(crate) fn refused(&self) -> Reply {

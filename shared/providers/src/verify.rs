@@ -33,6 +33,7 @@ pub(crate) use template::{Segment, SignedHeaders, Spelling};
 use crate::{
     Key,
     endpoint::Endpoint,
+    reply::Handshake,
     select::{Lookups, Reading},
 };
 
@@ -263,6 +264,8 @@ pub(crate) struct Against<'a> {
     pub(crate) schemes: &'a [Scheme],
     pub(crate) lookups: &'a Lookups,
     pub(crate) endpoint: &'a Endpoint,
+    /// What they sign for anybody is no delivery.
+    pub(crate) handshakes: &'a [Handshake],
     pub(crate) keys: &'a [Key],
     pub(crate) now: Timestamp,
     /// In place of the scheme's own.

@@ -222,7 +222,7 @@ impl Scheme {
             self.time_text(headers, &written, token.as_ref(), reading)
         })?;
         self.refuse_ambiguity(&values, against.now)?;
-        self.signed_by(keys, &mut values, token.as_ref(), &signatures, against.now)?;
+        self.signed_by(against, keys, &mut values, token.as_ref(), &signatures)?;
         self.refuse_other_body(delivery, token.as_ref())?;
         self.refuse_other_request(&values, token.as_ref(), against.now)?;
         self.refuse_other_sender(against.endpoint, reading)?;
@@ -399,11 +399,11 @@ impl Scheme {
     /// Whether one of `keys` signed one of the texts.
     fn signed_by<'d>(
         &'d self,
+        against: &Against<'_>,
         keys: &[&'d Material],
         values: &mut Values<'d>,
         token: Option<&Token<'_>>,
         signatures: &[Vec<u8>],
-        now: Timestamp,
     ) -> Result<(), Rejection> {
         let mut rejection = Rejection::BadSignature;
         for key in keys {
@@ -427,16 +427,20 @@ impl Scheme {
                 None if self.templates.is_empty() => self.method.is_signed(key, &[], signatures),
                 None => {
                     let values: &Values<'_> = values;
+                    let for_anybody = |text: &[_]| {
+                        against.handshakes.iter().any(|known| known.signs_for_anybody(text))
+                    };
                     let mut any = false;
                     for template in &self.templates {
-                        any |= self.method.is_signed(key, &values.fill(template)?, signatures);
+                        let text = values.fill(template)?;
+                        any |= self.method.is_signed(key, &text, signatures) && !for_anybody(&text);
                     }
                     any
                 }
             };
             let is_valid = match key {
                 Material::Public(key) => {
-                    key.valid.as_ref().is_none_or(|valid| valid.contains(&now))
+                    key.valid.as_ref().is_none_or(|valid| valid.contains(&against.now))
                 }
                 Material::Shared(_) | Material::Text(_) | Material::Pair(_) => true,
             };

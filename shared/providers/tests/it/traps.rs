@@ -229,6 +229,45 @@ fn what_a_handshake_signs_can_be_no_delivery() {
     }
 }
 
+/// Digits are JSON, and letters are what a payload is encoded with: either could be a body.
+#[test]
+fn what_a_handshake_has_signed_is_believed_from_nobody() {
+    let asks = |method: &str, query: String, headers: &[(&str, &str)], body: String| Delivery {
+        method: method.into(),
+        headers: headers.iter().copied().collect(),
+        query,
+        body: body.into(),
+    };
+    let x = provider("x");
+    let x_key = [key(&x, "ours only")];
+    let braintree = provider_at_home("braintree");
+    let braintree_key = [key(&braintree, "ours only")];
+    let answer = |provider: &Provider, keys: &[Key], parameter: &str, challenge: &str| {
+        let asked = asks("GET", format!("{parameter}={challenge}"), &[], String::new());
+        match provider.greet(&asked, keys) {
+            Some(Greeting::Answered(reply)) => reply.body,
+            other => panic!("{challenge}: {other:?}"),
+        }
+    };
+    for challenge in ["1234", "true", "abc"] {
+        let body = answer(&x, &x_key, "crc_token", challenge);
+        let signature = body.split('"').nth(3).expect("a signature");
+        let headers = [("x-twitter-webhooks-signature", signature)];
+        let recast = asks("POST", String::new(), &headers, challenge.into());
+        let refusal = x.verify(recast, &x_key, NOW, None).expect_err(challenge);
+        assert_eq!(refusal.reason(), "bad_signature", "x: {challenge}");
+    }
+    for challenge in ["1234", "abcdef"] {
+        let signature = answer(&braintree, &braintree_key, "bt_challenge", challenge);
+        let headers = [("content-type", "application/x-www-form-urlencoded")];
+        let signature = signature.replace('|', "%7C").replace(' ', "+");
+        let form = format!("bt_signature={signature}&bt_payload={challenge}");
+        let recast = asks("POST", String::new(), &headers, form);
+        let refusal = braintree.verify(recast, &braintree_key, NOW, None).expect_err(challenge);
+        assert_eq!(refusal.reason(), "bad_signature", "braintree: {challenge}");
+    }
+}
+
 #[test]
 fn a_handshake_that_is_signed_wrongly_is_not_answered() {
     let zoom = provider("zoom");
