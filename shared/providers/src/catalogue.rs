@@ -7,6 +7,8 @@
 mod checks;
 mod file;
 mod places;
+#[cfg(test)]
+mod schema;
 mod scheme;
 
 pub(crate) use scheme::written;
@@ -79,6 +81,7 @@ pub struct Origin {
 
 /// How well a fact is established.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
     /// The provider's own documentation says so.

@@ -53,6 +53,13 @@ impl Provider {
         Ok(Self { catalogue, endpoint: Arc::default() })
     }
 
+    /// The JSON schema of provider files, for editors. What it refuses, [`Provider::parse`] refuses
+    /// too, which looks further: at what can be meant.
+    #[must_use]
+    pub const fn file_schema() -> &'static str {
+        include_str!("../catalogue/schema.json")
+    }
+
     /// This provider as it sends to `endpoint`.
     #[must_use]
     pub fn at(&self, endpoint: Endpoint) -> Self {

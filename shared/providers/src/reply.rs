@@ -68,6 +68,7 @@ pub(crate) struct Challenge {
 
 /// What a challenge may consist of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Alphabet {
     /// Any printable text.

@@ -159,6 +159,7 @@ pub(crate) struct KeyFormat {
 
 /// What the text of a secret is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum KeyText {
     /// The key.
@@ -246,6 +247,7 @@ fn without_entities(text: &str) -> String {
 
 /// How bytes are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Encoding {
     Hex,

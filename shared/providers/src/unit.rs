@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 /// A way to write a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) enum Unit {
     /// Seconds since 1970, with or without a fraction.
     #[serde(rename = "s")]

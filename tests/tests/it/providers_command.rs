@@ -314,6 +314,13 @@ fn the_configuration_shown_of_each_provider_passes_the_check_with_a_reason_for_i
 }
 
 #[test]
+fn the_schema_for_editors_is_written_as_json() {
+    let schema = json_of(&said(&["providers", "schema"]));
+    assert_eq!(schema, json_of(Provider::file_schema()));
+    assert!(schema["properties"]["verify"].is_object(), "{schema}");
+}
+
+#[test]
 fn the_page_of_the_documentation_is_what_the_command_writes() {
     let written = said(&["providers", "--markdown"]);
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/providers.md");

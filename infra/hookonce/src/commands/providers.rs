@@ -28,6 +28,8 @@ enum One {
         #[command(flatten)]
         report: Report,
     },
+    /// Write the JSON schema of provider files, for an editor
+    Schema,
 }
 
 #[derive(Args, Debug)]
@@ -54,17 +56,28 @@ struct Report {
 /// # Errors
 /// If there is no such provider or configuration.
 pub fn run(args: &ProvidersArgs) -> Outcome {
-    if let Some(One::Show { name, report }) = &args.one {
-        let own = own_providers(report.config.as_ref())?;
-        let provider = provider_named(name, &own)?;
-        if report.json {
-            say!("{}", as_json(&provider));
-        } else {
-            print(&provider);
+    match &args.one {
+        Some(One::Show { name, report }) => show(name, report),
+        Some(One::Schema) => {
+            say!("{}", Provider::file_schema().trim_end());
+            Ok(YES)
         }
-        return Ok(YES);
+        None => list(&args.list),
     }
-    let List { markdown, report } = &args.list;
+}
+
+fn show(name: &str, report: &Report) -> Outcome {
+    let own = own_providers(report.config.as_ref())?;
+    let provider = provider_named(name, &own)?;
+    if report.json {
+        say!("{}", as_json(&provider));
+    } else {
+        print(&provider);
+    }
+    Ok(YES)
+}
+
+fn list(List { markdown, report }: &List) -> Outcome {
     let builtin = Provider::builtin_names().iter().filter_map(|name| Provider::builtin(name));
     let mut all: BTreeMap<_, _> =
         builtin.map(|provider| (provider.name().to_owned(), provider)).collect();

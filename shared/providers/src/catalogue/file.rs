@@ -1,4 +1,6 @@
 //! A catalogue file as it is written. Unknown keys are refused: a misspelt one would be silent.
+//!
+//! The schema for editors is derived from these types, by a test: `super::schema`.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +15,7 @@ use crate::{
 };
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
     pub(super) name: String,
@@ -46,6 +49,7 @@ pub(super) struct File {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct Verify {
     pub(super) scheme: SchemeName,
@@ -80,6 +84,7 @@ pub(super) struct Verify {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum SchemeName {
     Hmac,
@@ -92,6 +97,7 @@ pub(super) enum SchemeName {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Algorithm {
     Sha1,
@@ -102,6 +108,7 @@ pub(super) enum Algorithm {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct KeyFormat {
     pub(super) format: KeyText,
@@ -110,6 +117,7 @@ pub(super) struct KeyFormat {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct Members {
     pub(super) separator: char,
@@ -118,6 +126,7 @@ pub(super) struct Members {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged, expecting = "a text or a list of texts")]
 pub(super) enum OneOrMany {
     One(String),
@@ -125,6 +134,7 @@ pub(super) enum OneOrMany {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct SignedPart {
     pub(super) name: String,
@@ -138,6 +148,7 @@ pub(super) struct SignedPart {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct SignedHeaders {
     pub(super) list: String,
@@ -146,6 +157,7 @@ pub(super) struct SignedHeaders {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "lowercase")]
 pub(super) enum BodyDigest {
     Query(String),
@@ -153,6 +165,7 @@ pub(super) enum BodyDigest {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct Timestamp {
     pub(super) member: Option<String>,
@@ -163,6 +176,7 @@ pub(super) struct Timestamp {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct Identity {
     pub(super) kind: Option<String>,
@@ -180,6 +194,7 @@ pub(super) struct Identity {
 }
 
 #[derive(Clone, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct Selector {
     pub(super) header: Option<String>,
@@ -196,6 +211,7 @@ macro_rules! selecting {
     ($(#[$doc:meta])* $name:ident { $($(#[$attribute:meta])* $field:ident: $type:ty),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Deserialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
         #[serde(deny_unknown_fields)]
         pub(super) struct $name {
             header: Option<String>,
@@ -238,6 +254,7 @@ selecting! { Confirm { hosts: Vec<String> } }
 selecting! { Challenge { alphabet: Option<Alphabet>, longest: Option<usize>, hmac: Option<Encoding> } }
 
 #[derive(Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct Windows {
     pub(super) automatic: Option<Fact>,
@@ -245,6 +262,7 @@ pub(super) struct Windows {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct Fact {
     pub(super) seconds: u32,
@@ -254,6 +272,7 @@ pub(super) struct Fact {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct Setting {
     pub(super) name: String,
@@ -263,6 +282,7 @@ pub(super) struct Setting {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct Origin {
     pub(super) of: String,
@@ -271,6 +291,7 @@ pub(super) struct Origin {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct Certificate {
     pub(super) any: Vec<Selector>,
@@ -278,6 +299,7 @@ pub(super) struct Certificate {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct Handshake {
     pub(super) method: Option<String>,
@@ -294,6 +316,7 @@ pub(super) struct Handshake {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -308,6 +331,7 @@ impl Default for Answer {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct Sample {
     #[serde(rename = "type")]

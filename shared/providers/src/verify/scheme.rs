@@ -113,6 +113,7 @@ pub(crate) enum BodyDigest {
 
 /// How much of the body a signature is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Coverage {
     /// Every byte.
