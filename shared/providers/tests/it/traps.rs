@@ -2,10 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use domain::{delivery::Delivery, event::Event, limits, time::Timestamp};
-use providers::{
-    Coverage, Endpoint, Greeting, Key, Provider, SampleRequest, Unidentifiable, Unsigned,
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use domain::{
+    delivery::Delivery,
+    event::{Event, Source},
+    limits,
+    time::Timestamp,
 };
+use providers::{
+    Coverage, Endpoint, Greeting, Key, Provider, SampleRequest, Trap, Unidentifiable, Unsigned,
+};
+use ring::hmac;
 
 use crate::{NOW, URL, key, provider, provider_at_home, secret_of, source};
 
@@ -152,6 +159,42 @@ fn ids_that_are_not_unique_are_not_taken_alone() {
     assert_eq!(woocommerce("a"), woocommerce("b"), "another one at each attempt");
 }
 
+/// What a person has to know, since no file can do anything about it.
+#[test]
+fn an_id_that_is_not_what_it_seems_has_a_caution() {
+    let cautions = |name: &str| provider(name).cautions().join(" ");
+    for name in
+        ["hubspot", "mailgun", "mollie-classic", "woocommerce", "zoom", "adyen", "braintree"]
+    {
+        let said = cautions(name);
+        let is_said =
+            ["is not unique", "unique within", "no event id", "no id", "that of two events"];
+        let is_said = is_said.iter().any(|words| said.contains(words));
+        assert!(is_said || said.contains("Nothing tells a retry"), "{name}: {said}");
+    }
+    for name in ["github", "standard-webhooks", "svix", "clerk", "resend", "openai", "stripe"] {
+        assert!(cautions(name).contains("sources of their own"), "{name}: {}", cautions(name));
+    }
+    for name in ["plaid", "dropbox", "xero", "docusign"] {
+        assert!(cautions(name).contains("no event id"), "{name}: {}", cautions(name));
+    }
+}
+
+#[test]
+fn an_id_that_endpoints_share_is_one_event_at_each_source() {
+    let github = provider("github");
+    let key = key(&github, "ours only");
+    let at = |source: &str, hook: &str| {
+        let headers = [("x-github-delivery", "shared"), ("x-github-hook-id", hook)];
+        let delivery = signed(&github, &key, &headers, "{}");
+        let verified = github.verify(delivery, std::slice::from_ref(&key), NOW, None);
+        let source = Source::new(source).expect("a source name");
+        github.identify(verified.expect("signed by us"), &source).expect("identified").remove(0).key
+    };
+    assert_eq!(at("shop", "1"), at("shop", "2"), "two hooks of one source");
+    assert_ne!(at("shop", "1"), at("audit", "2"), "two sources");
+}
+
 #[test]
 fn where_nothing_tells_two_changes_apart_what_comes_together_is_one_event_that_waits_for_it() {
     let form = [("content-type", "application/x-www-form-urlencoded")];
@@ -185,6 +228,25 @@ fn of_a_composite_id_every_part_counts() {
     };
     assert_eq!(adyen("false"), ["1:M|1:P|7:CAPTURE|5:false"]);
     assert_ne!(adyen("false"), adyen("true"), "a late success is no repetition of the failure");
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    let braintree = |payload: &str| {
+        ids("braintree", &form, &format!("bt_signature={{{{signature}}}}&bt_payload={payload}"))
+    };
+    assert_eq!(braintree("PG5vdGU%2B"), braintree("PG5vdGU%2b"), "one payload, escaped otherwise");
+    assert_ne!(braintree("PG5vdGU%2B"), braintree("PG5vdGU%2BPG5v"));
+    let docusign = r#"{"configurationId":1,"event":"envelope-sent","data":{"envelopeId":"e","recipientId":"r"},"generatedDateTime":"2025-06-15T15:06:40Z"}"#;
+    let xero = r#"{"events":[{"tenantId":"t","eventCategory":"INVOICE","eventType":"UPDATE","resourceId":"r","eventDateUtc":"2025-06-15T15:06:40.1"}]}"#;
+    for (name, body, parts) in [
+        ("docusign", docusign, &[":1,", "envelope-sent", "\"e\"", "\"r\"", "15:06:40"][..]),
+        ("xero", xero, &["\"t\"", "INVOICE", "UPDATE", "\"r\"", "15:06:40"]),
+    ] {
+        assert_eq!(ids(name, &[], body), ids(name, &[], body), "{name}");
+        for part in parts {
+            let other = body.replacen(part, &part.replace(['e', 'I', 'U', 'r', 't', '1'], "2"), 1);
+            assert_ne!(body, other, "{name}: {part}");
+            assert_ne!(ids(name, &[], body), ids(name, &[], &other), "{name}: {part}");
+        }
+    }
 }
 
 #[test]
@@ -209,6 +271,63 @@ fn the_signed_url_is_the_configured_one_whatever_the_request_says() {
         assert_eq!(verify(&provider(name), &forwarded), Err("no_url"), "{name}");
     }
     assert!(!provider("stripe").signs_url());
+}
+
+#[test]
+fn the_line_end_behind_the_last_event_is_signed() {
+    let sendgrid = provider("sendgrid");
+    let key = key(&sendgrid, secret_of("sendgrid"));
+    let body = "[{\"email\":\"ada@example.com\",\"event\":\"open\",\"sg_event_id\":\"a\"},\r\n\
+                {\"email\":\"ada@example.com\",\"event\":\"click\",\"sg_event_id\":\"b\"}]\r\n";
+    let whole = signed(&sendgrid, &key, &[], body);
+    let verify = |body: &str| {
+        let delivery = Delivery { body: body.into(), ..whole.clone() };
+        sendgrid.verify(delivery, std::slice::from_ref(&key), NOW, None)
+    };
+    let verified = verify(body).expect("every byte");
+    assert_eq!(sendgrid.identify(verified, &source()).map(|events| events.len()), Ok(2));
+    for trimmed in [body.trim_end(), &body.replace("\r\n", "\n"), body.trim_end_matches('\n')] {
+        assert!(verify(trimmed).is_err(), "{trimmed:?}");
+    }
+}
+
+/// Meta escapes what is no ASCII before it signs. Decoded, either case is the same text.
+#[test]
+fn escapes_of_either_case_are_one_id_and_two_bodies() {
+    let meta = provider("meta");
+    let key = key(&meta, "ours only");
+    let body = |mid: &str| {
+        format!(
+            r#"{{"object":"page","entry":[{{"messaging":[{{"message":{{"mid":"{mid}"}}}}]}}]}}"#
+        )
+    };
+    let lower = signed(&meta, &key, &[], &body(r"m_\u00e4"));
+    let upper = Delivery { body: body(r"m_\u00E4").into(), ..lower.clone() };
+    let plain = Delivery { body: body("m_ä").into(), ..lower.clone() };
+    assert!(meta.verify(lower, std::slice::from_ref(&key), NOW, None).is_ok());
+    for other in [upper, plain] {
+        assert!(meta.verify(other, std::slice::from_ref(&key), NOW, None).is_err());
+    }
+    let stripe = |id: &str| ids("stripe", &[], &format!(r#"{{"id":"{id}"}}"#));
+    assert_eq!(stripe(r"evt_\u00e9"), stripe(r"evt_\u00E9"));
+    assert_eq!(stripe(r"\u0065vt_1"), ["evt_1"]);
+}
+
+#[test]
+fn what_a_form_holds_is_found_in_it() {
+    let form = [("content-type", "application/x-www-form-urlencoded; charset=utf-8")];
+    let payload =
+        "payload=%7B%22type%22%3A%22block_actions%22%2C%22trigger_id%22%3A%22a+b%2Bc%22%7D";
+    assert_eq!(ids("slack", &form, payload), ["a b+c"]);
+    assert_eq!(ids("slack", &form, "command=%2Ftea&trigger_id=1.2"), ["1.2"]);
+    let twilio = "MessageSid=SM1&MessageStatus=sent";
+    assert_eq!(
+        ids("twilio", &form, twilio),
+        ids("twilio", &form, "MessageStatus=sent&MessageSid=SM1")
+    );
+    assert_ne!(ids("twilio", &form, twilio), ids("twilio", &form, &twilio.replace("sent", "read")));
+    // Of a name that comes twice, nobody could say which is meant.
+    assert!(events("slack", &form, "trigger_id=1&trigger_id=2").is_err());
 }
 
 #[test]
@@ -303,6 +422,69 @@ fn a_signature_for_less_than_the_body_is_said_to_be_one() {
     assert_eq!(less(Coverage::Nothing), nothing.into());
     for name in nothing {
         assert!(!provider(name).signs_event_id(), "{name}");
+    }
+    for name in Provider::builtin_names() {
+        let provider = provider(name);
+        let is_shown = provider.describe().traps.contains(&Trap::UnsignedBody);
+        assert_eq!(is_shown, provider.coverage() != Coverage::Body, "{name}");
+    }
+}
+
+#[test]
+fn of_a_list_of_signatures_what_cannot_be_read_is_skipped() {
+    for (name, header, before, after) in [
+        ("stripe", "stripe-signature", "v1=,v1=zz,v1,=,v2=00,", ",v1=00"),
+        ("standard-webhooks", "webhook-signature", "v1,??? v1, v9,AAAA ", " v1,AAAA v1a,AAAA"),
+        ("paddle", "paddle-signature", "h1=;h1=zz;h2=00;", ";h1=00"),
+        ("pagerduty", "x-pagerduty-signature", "v1=zz,v0=00,", ",v1="),
+    ] {
+        let provider = provider(name);
+        let key = key(&provider, secret_of(name));
+        let id = [("webhook-id", "msg_1")];
+        let right = signed(&provider, &key, &id, "{}");
+        let verify = |change: &dyn Fn(&str) -> String| {
+            let headers = right.headers.iter();
+            let headers = headers.map(|(known, value)| {
+                (known, if known == header { change(value) } else { value.to_owned() })
+            });
+            let delivery = Delivery { headers: headers.collect(), ..right.clone() };
+            provider.verify(delivery, std::slice::from_ref(&key), NOW, None).is_ok()
+        };
+        assert!(verify(&|value| format!("{before}{value}{after}")), "{name}");
+        let cut = |value: &str| value[..value.len() - 2].to_owned();
+        assert!(
+            !verify(&|value| format!("{before}{}{after}", cut(value))),
+            "{name}: none is right"
+        );
+    }
+}
+
+/// The text of the secret is the key, however much it looks like something encoded.
+#[test]
+fn a_secret_that_looks_encoded_is_taken_as_it_is() {
+    let tags = |secret: &[u8], text: &[u8]| {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
+        let tag = hmac::sign(&key, text);
+        [hex::encode(tag.as_ref()), BASE64_STANDARD.encode(tag.as_ref())]
+    };
+    for (name, header, text) in [
+        ("slack", "x-slack-signature", "v0:1750000000:{}"),
+        ("stripe", "stripe-signature", "1750000000.{}"),
+        ("shopify", "x-shopify-hmac-sha256", "{}"),
+        ("bigcommerce", "webhook-signature", "msg_1.1750000000.{}"),
+        ("xero", "x-xero-signature", "{}"),
+        ("dropbox", "x-dropbox-signature", "{}"),
+    ] {
+        for secret in
+            ["0123456789abcdef0123456789abcdef", "00ff00ff", "b3VycyBvbmx5", "whsec_b3Vycw=="]
+        {
+            let provider = provider(name);
+            let key = key(&provider, secret);
+            let delivery = signed(&provider, &key, &[("webhook-id", "msg_1")], "{}");
+            let signature = delivery.headers.get(header).expect(name);
+            let expected = tags(secret.as_bytes(), text.as_bytes());
+            assert!(expected.iter().any(|tag| signature.ends_with(tag)), "{name}: {signature}");
+        }
     }
 }
 
