@@ -1,6 +1,6 @@
 //! A catalogue file as it is written. Unknown keys are refused: a misspelt one would be silent.
 //!
-//! The schema for editors is derived from these types, by a test: `super::schema`.
+//! The schema for editors is derived from these types, by a test: `tests/unit/schema.rs`.
 
 use std::collections::BTreeMap;
 
