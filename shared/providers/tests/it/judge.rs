@@ -272,11 +272,12 @@ pub fn greeting(input: &[u8]) -> bool {
     let depends = without.is_none_or(|other| other != Greeting::Answered(reply.clone()));
     assert!(!depends || !reply.body.contains(secret_of(name)), "{name}: the secret");
     // Whoever asks can send on what was signed for him.
-    let code = core(&reply.body);
+    let padding = &genuine[genuine.trim_end_matches('=').len()..];
+    let code = format!("{}{padding}", core(&reply.body).trim_end_matches('='));
     let texts = asked.query.split(['&', '=']).map(|text| text.as_bytes().to_vec());
     for body in texts.chain([asked.body.clone()]) {
         let headers = signed.headers.iter();
-        let headers = headers.map(|(header, value)| (header, value.replace(genuine, code)));
+        let headers = headers.map(|(header, value)| (header, value.replace(genuine, &code)));
         let recast = Delivery { headers: headers.collect(), body, ..signed.clone() };
         assert!(!request.home.verifies(recast), "{name}: signed for anybody");
     }
