@@ -431,12 +431,15 @@ impl Scheme {
                     let for_anybody = |text: &[_]| {
                         against.handshakes.iter().any(|known| known.signs_for_anybody(text))
                     };
-                    let mut any = false;
+                    let mut is_signed = false;
                     for template in &self.templates {
                         let text = values.fill(template)?;
-                        any |= self.method.is_signed(key, &text, signatures) && !for_anybody(&text);
+                        if self.method.is_signed(key, &text, signatures) && !for_anybody(&text) {
+                            is_signed = true;
+                            break;
+                        }
                     }
-                    any
+                    is_signed
                 }
             };
             let is_valid = match key {
