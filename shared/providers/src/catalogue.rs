@@ -6,6 +6,7 @@
 
 mod checks;
 mod file;
+mod keys;
 mod places;
 mod scheme;
 
@@ -22,10 +23,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     endpoint::Setting,
+    fetch::KeySource,
     identify::Identity,
     reply::{Handshake, Reply},
     sample::Sample,
-    select::{Lookups, Part, Selector},
+    select::{Lookups, Part},
     verify::Scheme,
 };
 
@@ -42,8 +44,8 @@ pub(crate) struct Catalogue {
     pub(crate) manual: Option<Fact>,
     pub(crate) timeout: Option<Fact>,
     pub(crate) handshakes: Vec<Handshake>,
-    /// Where a request names a certificate, and the hosts that it may be at.
-    pub(crate) certificate: Option<(Vec<Selector>, Vec<String>)>,
+    /// Where its public keys are to be had.
+    pub(crate) keys: Option<KeySource>,
     /// What tells a delivery from others where its id is not signed.
     pub(crate) fingerprint: Vec<Part>,
     pub(crate) answer: Reply,

@@ -172,6 +172,7 @@ fn list(each: &Each) -> String {
 fn method(scheme: &Scheme) -> &'static str {
     match (scheme.method, scheme.jwt) {
         (Method::Hmac(_), Some(_)) => "JWT, HS256",
+        (Method::Public(Algorithm::RsaSha256), Some(_)) => "JWT, RS256",
         (Method::Public(_), Some(_)) => "JWT, ES256",
         (Method::Hmac(algorithm), None) => match algorithm.digest_algorithm().output_len() {
             digest::SHA1_OUTPUT_LEN => "HMAC-SHA1",

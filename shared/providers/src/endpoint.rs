@@ -17,6 +17,8 @@ pub struct Setting {
     pub name: String,
     /// What it is, for people.
     pub what: String,
+    /// The values that it can have; any where there are none.
+    pub one_of: Vec<String>,
     /// The source may do without it.
     pub optional: bool,
 }

@@ -1,7 +1,7 @@
 //! Public keys and pairs, as providers and people write them.
 //!
-//! A certificate is believed because it was configured: whoever fetches one by the address in a
-//! request has looked at that address first ([`crate::Provider::certificate_url`]). Its dates count.
+//! A certificate is believed because it was configured, or fetched from its provider's own host
+//! ([`crate::Provider::key_request`]). Its dates count.
 
 use std::{ops::RangeInclusive, sync::Arc};
 
@@ -9,6 +9,7 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use domain::time::Timestamp;
 use ring::{
     rand::SystemRandom,
+    rsa::PublicKeyComponents,
     signature::{
         ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair,
         EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
@@ -20,7 +21,7 @@ use x509_cert::{
     Certificate,
     der::{
         Decode, DecodePem, Document, Encode, EncodePem,
-        asn1::{Any, BitString},
+        asn1::{Any, BitString, Uint},
         pem::{LineEnding, PemLabel},
     },
     spki::{
@@ -41,7 +42,7 @@ pub(crate) struct PublicKey {
     pub(crate) bytes: Vec<u8>,
     /// Its name, where the signer names the key.
     pub(crate) id: Option<String>,
-    /// While its certificate holds.
+    /// While it, or its certificate, holds.
     pub(crate) valid: Option<RangeInclusive<Timestamp>>,
 }
 
@@ -138,6 +139,11 @@ pub(crate) fn public_text(pair: &KeyPair, format: &KeyFormat) -> Option<String> 
         (KeyPair::P256(..), _) => {
             encoding.encode(&described(EC_PUBLIC_KEY, Any::from(P256), bytes)?.to_der().ok()?)
         }
+        (KeyPair::Rsa(pair), KeyText::Jwk) => {
+            let numbers = PublicKeyComponents::<Vec<u8>>::from(pair.public());
+            let [n, e] = [numbers.n, numbers.e].map(|number| BASE64_URL_SAFE_NO_PAD.encode(number));
+            json!({ "kty": "RSA", "n": n, "e": e }).to_string()
+        }
         (KeyPair::Rsa(_), _) => {
             described(RSA_ENCRYPTION, Any::null(), bytes)?.to_pem(LineEnding::LF).ok()?
         }
@@ -199,36 +205,72 @@ fn point(bytes: &[u8]) -> Result<Material, &'static str> {
     }
 }
 
-/// A JSON web key on P-256; with `d` it is a pair.
-pub(crate) fn jwk(text: &str) -> Result<Material, &'static str> {
-    #[derive(Deserialize)]
-    struct Jwk {
-        kty: String,
-        crv: String,
-        x: String,
-        y: String,
-        d: Option<String>,
-        kid: Option<String>,
+/// A JSON web key, as far as it matters here.
+#[derive(Deserialize)]
+struct Jwk {
+    kty: String,
+    kid: Option<String>,
+    crv: Option<String>,
+    x: Option<String>,
+    y: Option<String>,
+    n: Option<String>,
+    e: Option<String>,
+    d: Option<String>,
+    /// In seconds. Not of the standard: who hands out keys one by one says so.
+    expired_at: Option<i64>,
+}
+
+impl Jwk {
+    fn read(text: &str) -> Result<Self, &'static str> {
+        serde_json::from_str(text).map_err(|_| "it is no JSON web key")
     }
-    let Jwk { kty, crv, x, y, d, kid } =
-        serde_json::from_str(text).map_err(|_| "it is no JSON web key on a curve")?;
-    if kty != "EC" || crv != "P-256" {
+
+    fn public(self, bytes: Vec<u8>) -> Material {
+        let valid =
+            self.expired_at.map(|end| Timestamp::from_millis(i64::MIN)..=Timestamp::from_secs(end));
+        Material::Public(Arc::new(PublicKey { bytes, id: self.kid, valid }))
+    }
+}
+
+/// A JSON web key on P-256; with `d` it is a pair.
+pub(crate) fn p256_jwk(text: &str) -> Result<Material, &'static str> {
+    let jwk = Jwk::read(text)?;
+    if jwk.kty != "EC" || jwk.crv.as_deref() != Some("P-256") {
         return Err("the JSON web key is not one on P-256");
     }
-    let coordinate = |text: &str| {
-        let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok();
+    let coordinate = |text: &Option<String>| {
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(text.as_deref().unwrap_or_default()).ok();
         bytes.filter(|bytes| bytes.len() == P256_BYTES).ok_or("it is no P-256 key")
     };
-    let point = [&[UNCOMPRESSED][..], &coordinate(&x)?, &coordinate(&y)?].concat();
-    let Some(d) = d else { return Ok(public(point, kid)) };
+    let point = [&[UNCOMPRESSED][..], &coordinate(&jwk.x)?, &coordinate(&jwk.y)?].concat();
+    if jwk.d.is_none() {
+        return Ok(jwk.public(point));
+    }
     let pair = EcdsaKeyPair::from_private_key_and_public_key(
         &ECDSA_P256_SHA256_FIXED_SIGNING,
-        &coordinate(&d)?,
+        &coordinate(&jwk.d)?,
         &point,
         &SystemRandom::new(),
     )
     .map_err(|_| "it is no P-256 key pair")?;
-    Ok(Material::Pair(Arc::new(KeyPair::P256(pair, kid))))
+    Ok(Material::Pair(Arc::new(KeyPair::P256(pair, jwk.kid))))
+}
+
+/// A public JSON web key of RSA.
+pub(crate) fn rsa_jwk(text: &str) -> Result<Material, &'static str> {
+    let jwk = Jwk::read(text)?;
+    if jwk.kty != "RSA" || jwk.d.is_some() {
+        return Err("the JSON web key is no public one of RSA");
+    }
+    let number = |text: &Option<String>| {
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(text.as_deref()?).ok()?;
+        Uint::new(&bytes).ok()
+    };
+    let (Some(modulus), Some(exponent)) = (number(&jwk.n), number(&jwk.e)) else {
+        return Err("it is no RSA key");
+    };
+    let der = vec![modulus, exponent].to_der().map_err(|_| "it is no RSA key")?;
+    Ok(jwk.public(der))
 }
 
 /// A certificate, a public key or a PKCS #8 private key in PEM.
@@ -246,8 +288,10 @@ pub(crate) fn rsa(pem: &str) -> Result<Material, &'static str> {
 }
 
 fn certificate(pem: &str) -> Result<Material, &'static str> {
-    let certificate = Certificate::from_pem(pem).map_err(|_| "it is no certificate")?;
-    let certificate = certificate.tbs_certificate();
+    // Those after the first are of who signed it.
+    let chain = Certificate::load_pem_chain(pem.as_bytes());
+    let chain = chain.map_err(|_| "it is no certificate")?;
+    let certificate = chain.first().ok_or("it is no certificate")?.tbs_certificate();
     let validity = certificate.validity();
     let time = |time: &Time| {
         let seconds = time.to_unix_duration().as_secs();

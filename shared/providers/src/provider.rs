@@ -10,11 +10,12 @@ use domain::{
 };
 
 use crate::{
-    CannotSign, CatalogueError, Coverage, Description, Endpoint, Fact, Greeting, InvalidSecret,
-    Key, NoSample, NoTestKey, Origin, Rejected, Rejection, Reply, SampleRequest, Secret, Setting,
-    Unidentifiable, Unsigned, VerifiedDelivery,
+    CannotSign, CatalogueError, Confirmation, Coverage, Description, Endpoint, Fact, Greeting,
+    InvalidSecret, Key, KeyRequest, NoSample, NoTestKey, Origin, Rejected, Rejection, Reply,
+    SampleRequest, Secret, Setting, Unidentifiable, UnreadableKeys, Unsigned, VerifiedDelivery,
     catalogue::Catalogue,
     describe,
+    fetch::KeySource,
     identify::{self, Identity},
     keys, payload, reply, sample,
     secret::KeyFormat,
@@ -290,29 +291,70 @@ impl Provider {
         })
     }
 
-    /// The address that a handshake asks to be called, once, to confirm it. At no host but those
-    /// that the catalogue names.
+    /// What a handshake asks to be called, once, to confirm it, if `delivery` is such a one.
     #[must_use]
-    pub fn confirmation(&self, delivery: &VerifiedDelivery) -> Option<String> {
+    pub fn confirmation(&self, delivery: &VerifiedDelivery) -> Option<Confirmation> {
         let Catalogue { handshakes, lookups, .. } = &*self.catalogue;
         delivery.read(lookups, |reading| {
             let asked = handshakes.iter().filter(|asked| asked.is_this(delivery.method(), reading));
             let (place, hosts) = asked.filter_map(|asked| asked.confirm.as_ref()).next()?;
-            let url = reading.text(place)?;
-            reply::is_at(&url, hosts).then(|| url.into_owned())
+            let url = reading.text(place).filter(|url| reply::is_at(url, hosts));
+            Some(url.map_or(Confirmation::Elsewhere, |url| Confirmation::At(url.into_owned())))
         })
     }
 
-    /// Where a delivery, unverified as it is, says that the certificate of its signer is. At no
-    /// host but those that the catalogue names. Whoever fetches it gives it to [`Provider::key`].
+    /// The hosts that a handshake may want to be called at; none where no handshake does.
     #[must_use]
-    pub fn certificate_url(&self, delivery: &Delivery) -> Option<String> {
-        let Catalogue { certificate, lookups, .. } = &*self.catalogue;
-        let (places, hosts) = certificate.as_ref()?;
+    pub fn confirmed_at(&self) -> &[String] {
+        let mut asking = self.catalogue.handshakes.iter().filter_map(|asks| asks.confirm.as_ref());
+        asking.next().map(|(_, hosts)| hosts.as_slice()).unwrap_or_default()
+    }
+
+    /// The settings that tell whose delivery it is, where a provider signs for all its customers
+    /// with one key.
+    pub fn pins(&self) -> impl Iterator<Item = &str> {
+        let pinned = self.catalogue.schemes.iter().flat_map(|scheme| &scheme.pinned);
+        pinned.map(|(_, setting)| setting.as_str())
+    }
+
+    /// What is fetched from where to verify with, in words, where the provider publishes its keys.
+    #[must_use]
+    pub fn published_keys(&self) -> Option<String> {
+        self.catalogue.keys.as_ref().map(|keys| keys.words(&self.endpoint))
+    }
+
+    /// Settings without which its keys cannot be asked for.
+    #[must_use]
+    pub fn settings_for_keys(&self) -> Vec<String> {
+        self.catalogue.keys.as_ref().map(KeySource::settings).unwrap_or_default()
+    }
+
+    /// Whether its keys are given only to who shows a secret of its API.
+    #[must_use]
+    pub fn keys_need_api_secret(&self) -> bool {
+        self.catalogue.keys.as_ref().is_some_and(KeySource::needs_api_secret)
+    }
+
+    /// What to ask for the key that a delivery, unverified as it is, says it was signed with.
+    ///
+    /// # Errors
+    /// If the provider publishes none, the delivery has no readable signature, or it names none
+    /// that may be asked for.
+    pub fn key_request(&self, delivery: &Delivery) -> Result<KeyRequest, Rejection> {
+        let Catalogue { keys, schemes, lookups, .. } = &*self.catalogue;
+        let keys = keys.as_ref().ok_or(Rejection::NoKey)?;
         let body = lookups.open(delivery);
         let reading = lookups.read(delivery, &[], Timestamp::from_secs(0), &body);
-        let url = places.iter().find_map(|place| reading.text(place))?;
-        reply::is_at(&url, hosts).then(|| url.into_owned())
+        keys.request(schemes, &self.endpoint, delivery, &reading)
+    }
+
+    /// The keys in the answer to a [`KeyRequest`].
+    ///
+    /// # Errors
+    /// If there is none that the provider could sign with.
+    pub fn read_keys(&self, text: &str) -> Result<Vec<Key>, UnreadableKeys> {
+        let keys = self.catalogue.keys.as_ref().ok_or(UnreadableKeys::Missing)?;
+        keys.read(text, |secret| self.key(secret))
     }
 
     /// Whether there is a [`Provider::fingerprint`].

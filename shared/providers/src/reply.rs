@@ -37,6 +37,24 @@ pub enum Greeting {
     Refused(Reply),
 }
 
+/// What a handshake wants to be called.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Confirmation {
+    /// This address, at one of the hosts that the catalogue names. Its query is a secret.
+    At(String),
+    /// No address, or one elsewhere.
+    Elsewhere,
+}
+
+impl std::fmt::Debug for Confirmation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::At(_) => "At(…)",
+            Self::Elsewhere => "Elsewhere",
+        })
+    }
+}
+
 /// A request that is no event but asks whether we are who we say.
 #[derive(Debug)]
 pub(crate) struct Handshake {

@@ -106,6 +106,12 @@ impl Key {
         self.0.get(scheme)?.as_ref()
     }
 
+    /// Whether it may be the key of this name: a key that has none may be any.
+    pub(crate) fn may_be(&self, id: &str) -> bool {
+        let mut names = self.0.iter().flatten().map(Material::id);
+        names.any(|name| name.is_none_or(|name| name == id))
+    }
+
     /// The key of a keyed hash, if it is one for any scheme.
     pub(crate) fn shared(&self) -> Option<&hmac::Key> {
         self.0.iter().flatten().find_map(|material| match material {
@@ -118,6 +124,15 @@ impl Key {
 impl Material {
     const fn is_shared(&self) -> bool {
         matches!(self, Self::Shared(_) | Self::Text(_))
+    }
+
+    /// Its name, where signers name their keys.
+    pub(crate) fn id(&self) -> Option<&str> {
+        match self {
+            Self::Public(key) => key.id.as_deref(),
+            Self::Pair(pair) => pair.id(),
+            Self::Shared(_) | Self::Text(_) => None,
+        }
     }
 }
 
@@ -177,6 +192,11 @@ pub(crate) enum KeyText {
 }
 
 impl KeyFormat {
+    /// Whether both sides have the same secret.
+    pub(crate) const fn is_shared(&self) -> bool {
+        !matches!(self.method, Method::Public(_))
+    }
+
     fn read(&self, secret: &str) -> Result<Material, &'static str> {
         let Self { method, text, prefix, private_prefix } = self;
         let algorithm = match method {
@@ -195,7 +215,8 @@ impl KeyFormat {
         let secret = secret.strip_prefix(prefix.as_str()).ok_or("no prefix of a public key")?;
         match (text, algorithm) {
             (KeyText::Pem, Algorithm::RsaSha1 | Algorithm::RsaSha256) => keys::rsa(secret),
-            (KeyText::Jwk, Algorithm::P256Fixed) => keys::jwk(secret),
+            (KeyText::Jwk, Algorithm::P256Fixed) => keys::p256_jwk(secret),
+            (KeyText::Jwk, Algorithm::RsaSha256) => keys::rsa_jwk(secret),
             (_, Algorithm::Ed25519) => keys::ed25519(&text.decode(secret)?),
             (_, Algorithm::P256Der) => keys::p256(&text.decode(secret)?),
             (_, Algorithm::P256Fixed | Algorithm::RsaSha1 | Algorithm::RsaSha256) => {

@@ -203,9 +203,19 @@ pub enum Rejection {
         /// The setting.
         name: String,
     },
-    /// Signed by a certificate that holds at another time.
-    #[error("the certificate is not valid at this time")]
+    /// Signed by a certificate, or a key, that holds at another time.
+    #[error("the certificate, or the key, is not valid at this time")]
     ExpiredCertificate,
+    /// The key is to be fetched, and the delivery does not say which, or names another address than
+    /// the provider's keys have.
+    #[error("the key is to be fetched, and {place} names none of the provider's")]
+    NoKeyNamed {
+        /// Where it was looked for.
+        place: String,
+    },
+    /// Where the delivery says that its key is, there is none.
+    #[error("the provider publishes no key of the name, or at the address, that is given")]
+    UnknownKey,
     /// No key was given that any scheme of the provider can use.
     #[error("no secret is configured that could verify this provider")]
     NoKey,
@@ -232,6 +242,8 @@ impl Rejection {
             Self::NoUrl => "no_url",
             Self::NoSetting { .. } => "no_setting",
             Self::ExpiredCertificate => "expired_certificate",
+            Self::NoKeyNamed { .. } => "no_key_named",
+            Self::UnknownKey => "unknown_key",
             Self::NoKey => "no_key",
         }
     }
@@ -240,7 +252,7 @@ impl Rejection {
     /// person what is wrong.
     const fn progress(&self) -> u8 {
         match self {
-            Self::NoKey => 0,
+            Self::NoKey | Self::NoKeyNamed { .. } | Self::UnknownKey => 0,
             Self::NoSignature { .. } => 1,
             Self::UnknownVersion { .. } => 2,
             Self::NoSignedPart { .. } | Self::NoTimestamp { .. } => 3,

@@ -260,6 +260,8 @@ fn sheet(provider: &Provider) -> Vec<Line> {
         );
     }
     section(&mut lines, "to be configured besides the secret", wanted);
+    let published = provider.published_keys().into_iter();
+    section(&mut lines, "fetched with secrets = [\"fetched\"]", published.collect());
     for (at, identity) in words.identities.iter().enumerate() {
         let what = if at == 0 { "event" } else { "or event" };
         section(&mut lines, heading(what, identity), identity_lines(identity));
@@ -306,7 +308,9 @@ fn scheme_lines(scheme: &SchemeInWords) -> Vec<String> {
 
 fn setting(setting: &providers::Setting) -> String {
     let optional = if setting.optional { " (optional)" } else { "" };
-    format!("settings.{}{optional}: {}", setting.name, setting.what)
+    let values = setting.one_of.join(" or ");
+    let values = if values.is_empty() { values } else { format!("; {values}") };
+    format!("settings.{}{optional}: {}{values}", setting.name, setting.what)
 }
 
 fn heading(what: &str, identity: &IdentityInWords) -> String {
@@ -389,11 +393,15 @@ fn configuration(provider: &Provider) -> String {
         name if Provider::builtin(name).is_some() => format!("\"{name}\""),
         name => format!("\"{name}.toml\" # wherever its file is"),
     };
+    let or_fetched = if provider.published_keys().is_some() { " # or [\"fetched\"]" } else { "" };
     let mut lines = vec![
         format!("[sources.{source}]"),
         format!("provider = {named}"),
-        format!("secrets = [\"env:{variable}_SECRET\"]"),
+        format!("secrets = [\"env:{variable}_SECRET\"]{or_fetched}"),
     ];
+    if !provider.confirmed_at().is_empty() {
+        lines.push("# confirm = true".to_owned());
+    }
     if provider.signs_url() {
         lines.push(format!("public_url = \"https://hooks.example.com/webhooks/{source}\""));
     }
@@ -421,8 +429,7 @@ fn as_json(provider: &Provider) -> Value {
     };
     let required = provider.windows().required();
     let reply = |reply: Reply| json!({ "status": reply.status, "headers": reply.headers, "body": reply.body });
-    let setting =
-        |s: &providers::Setting| json!({ "name": s.name, "what": s.what, "optional": s.optional });
+    let setting = |s: &providers::Setting| json!({ "name": s.name, "what": s.what, "one_of": s.one_of, "optional": s.optional });
     let origin =
         |o: &providers::Origin| json!({ "of": o.of, "page": o.page, "confidence": o.confidence });
     let words = provider.describe();
@@ -432,6 +439,8 @@ fn as_json(provider: &Provider) -> Value {
         "schemes": words.schemes,
         "settings": provider.settings().iter().map(setting).collect::<Vec<_>>(),
         "signs_url": provider.signs_url(),
+        "published_keys": provider.published_keys(),
+        "confirmed_at": provider.confirmed_at(),
         "identities": words.identities,
         "handshakes": words.handshakes,
         "answer": reply(provider.answer()),

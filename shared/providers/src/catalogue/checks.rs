@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use domain::limits;
 
-use super::{Catalogue, Fact, Origin, file, places::Places, scheme::scheme};
+use super::{Catalogue, Fact, Origin, file, keys::keys, places::Places, scheme::scheme};
 use crate::{
     endpoint::Setting,
     identify::Identity,
@@ -42,12 +42,7 @@ pub(super) fn checked(written: file::File) -> Result<Catalogue, Refusal> {
     if !fingerprint.is_empty() && identities.iter().any(|identity| identity.each.is_some()) {
         return refuse("fingerprint", "it is a whole delivery's, and there are events in lists");
     }
-    let certificate = written.certificate.map(|certificate| {
-        let any = certificate.any.into_iter();
-        let any = any.map(|place| places.selector("certificate.any", place));
-        Ok((any.collect::<Result<Vec<_>, _>>()?, certificate.hosts))
-    });
-    let certificate = certificate.transpose()?;
+    let keys = written.keys.map(|written| keys(written, &mut places, &settings)).transpose()?;
     let lookups = places.lookups;
     kept_headers(&written.keep_headers, &schemes)?;
     header_names("attempt_header", written.attempt_header.as_slice())?;
@@ -71,7 +66,7 @@ pub(super) fn checked(written: file::File) -> Result<Catalogue, Refusal> {
         manual: fact("windows.manual", written.windows.manual)?,
         timeout: fact("timeout", written.timeout)?,
         handshakes,
-        certificate,
+        keys,
         fingerprint,
         answer: reply("answer", written.answer.unwrap_or_default(), 200..=299)?,
         rejection: written.rejection.map(|own| reply("rejection", own, 400..=499)).transpose()?,
@@ -85,13 +80,14 @@ pub(super) fn checked(written: file::File) -> Result<Catalogue, Refusal> {
 }
 
 fn settings(written: Vec<file::Setting>) -> Result<Vec<Setting>, Refusal> {
-    let read = |(at, file::Setting { name, what, optional }): (usize, file::Setting)| {
+    let read = |(at, written): (usize, file::Setting)| {
+        let file::Setting { name, what, one_of, optional } = written;
         let is_word =
             !name.is_empty() && name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'));
-        if !is_word || ["challenge", "hmac"].contains(&name.as_str()) {
+        if !is_word || RESERVED.contains(&name.as_str()) {
             return refuse(&format!("setting[{at}].name"), "a word of a-z, 0-9 and '_'");
         }
-        Ok(Setting { name, what, optional })
+        Ok(Setting { name, what, one_of, optional })
     };
     written.into_iter().enumerate().map(read).collect()
 }
@@ -211,7 +207,11 @@ fn handshakes(
         };
         let confirm = match written.confirm {
             Some(confirm) => {
-                let place = places.selector(&format!("{key}.confirm"), confirm.selector())?;
+                let key = format!("{key}.confirm");
+                if confirm.hosts.is_empty() {
+                    return refuse(&key, "there is no host to call");
+                }
+                let place = places.selector(&key, confirm.selector())?;
                 Some((place, confirm.hosts))
             }
             None => None,
@@ -344,4 +344,6 @@ pub(super) fn header_names(key: &str, names: &[String]) -> Result<(), Refusal> {
 
 /// Longest challenge that is sent back. Those seen have under 100 bytes.
 const MAX_CHALLENGE_BYTES: usize = 1024;
+/// Names with a meaning of their own where settings are filled in.
+const RESERVED: [&str; 4] = ["api_secret", "challenge", "hmac", "key_id"];
 const NEVER_KEPT: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "set-cookie"];

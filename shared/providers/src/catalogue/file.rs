@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::Confidence;
 use crate::{
+    fetch::KeyAnswer,
     reply::Alphabet,
     secret::{Encoding, KeyText},
     unit::Unit,
@@ -34,7 +35,7 @@ pub(super) struct File {
     pub(super) success: Option<String>,
     #[serde(default)]
     pub(super) origin: Vec<Origin>,
-    pub(super) certificate: Option<Certificate>,
+    pub(super) keys: Option<Keys>,
     #[serde(default)]
     pub(super) fingerprint: Vec<Part>,
     #[serde(default)]
@@ -104,6 +105,7 @@ pub(super) enum Algorithm {
     Sha256,
     Sha512,
     Es256,
+    Rs256,
     Hs256,
 }
 
@@ -278,6 +280,8 @@ pub(super) struct Setting {
     pub(super) name: String,
     pub(super) what: String,
     #[serde(default)]
+    pub(super) one_of: Vec<String>,
+    #[serde(default)]
     pub(super) optional: bool,
 }
 
@@ -293,9 +297,14 @@ pub(super) struct Origin {
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub(super) struct Certificate {
-    pub(super) any: Vec<Selector>,
-    pub(super) hosts: Vec<String>,
+pub(super) struct Keys {
+    pub(super) answer: KeyAnswer,
+    #[serde(default)]
+    pub(super) named: Vec<Selector>,
+    pub(super) at: OneOrMany,
+    #[serde(default)]
+    pub(super) post: BTreeMap<String, String>,
+    pub(super) pointer: Option<String>,
 }
 
 #[derive(Deserialize)]

@@ -65,12 +65,13 @@ pub(super) fn scheme(
     };
     let scheme = Scheme {
         method,
-        key: key_format(&format!("{key}.key"), method, written.key)?,
+        key: key_format(&format!("{key}.key"), written.scheme, method, written.key)?,
         encoding,
         place,
         grammar,
         jwt: match (written.scheme, method) {
             (SchemeName::Jwt, Method::Hmac(_)) => Some("HS256"),
+            (SchemeName::Jwt, Method::Public(Algorithm::RsaSha256)) => Some("RS256"),
             (SchemeName::Jwt, _) => Some("ES256"),
             _ => None,
         },
@@ -121,7 +122,7 @@ fn tolerance(key: &str, seconds: Option<u32>) -> Result<Option<Duration>, Refusa
 
 fn method(key: &str, written: &file::Verify) -> Result<Method, Refusal> {
     use SchemeName::{Digest, EcdsaP256, Ed25519, Hmac, Jwt, Rsa, Token};
-    use file::Algorithm::{Es256, Hs256, Sha1, Sha256, Sha512};
+    use file::Algorithm::{Es256, Hs256, Rs256, Sha1, Sha256, Sha512};
     Ok(match (written.scheme, written.algorithm) {
         (Hmac, Some(Sha1)) => Method::Hmac(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
         (Hmac, Some(Sha256)) | (Jwt, Some(Hs256)) => Method::Hmac(hmac::HMAC_SHA256),
@@ -132,14 +133,14 @@ fn method(key: &str, written: &file::Verify) -> Result<Method, Refusal> {
         (EcdsaP256, None) => Method::Public(Algorithm::P256Der),
         (Jwt, Some(Es256)) => Method::Public(Algorithm::P256Fixed),
         (Rsa, Some(Sha1)) => Method::Public(Algorithm::RsaSha1),
-        (Rsa, Some(Sha256)) => Method::Public(Algorithm::RsaSha256),
+        (Rsa, Some(Sha256)) | (Jwt, Some(Rs256)) => Method::Public(Algorithm::RsaSha256),
         (Token, None) => Method::Token,
         (scheme, _) => {
             let reason = match scheme {
                 Hmac => "hmac needs sha1, sha256 or sha512",
                 Digest => "digest needs sha256 or sha512",
                 Rsa => "rsa needs sha1 or sha256",
-                Jwt => "jwt needs es256 or hs256",
+                Jwt => "jwt needs es256, rs256 or hs256",
                 Ed25519 | EcdsaP256 | Token => "this scheme has no choice of algorithm",
             };
             return refuse(&format!("{key}.algorithm"), reason);
@@ -446,7 +447,12 @@ fn time_is_signed(
     if is_signed { Ok(()) } else { refuse(&format!("{key}.signed"), reason) }
 }
 
-fn key_format(key: &str, method: Method, written: file::KeyFormat) -> Result<KeyFormat, Refusal> {
+fn key_format(
+    key: &str,
+    scheme: SchemeName,
+    method: Method,
+    written: file::KeyFormat,
+) -> Result<KeyFormat, Refusal> {
     let file::KeyFormat { format, prefix, private_prefix } = written;
     let is_encoded = matches!(format, KeyText::Hex | KeyText::Base64);
     match method {
@@ -456,10 +462,10 @@ fn key_format(key: &str, method: Method, written: file::KeyFormat) -> Result<Key
         Method::Public(Algorithm::P256Der) if !is_encoded => {
             return refuse(key, "an ecdsa-p256 key is hex or base64");
         }
-        Method::Public(Algorithm::P256Fixed) if format != KeyText::Jwk => {
+        Method::Public(_) if scheme == SchemeName::Jwt && format != KeyText::Jwk => {
             return refuse(key, "the key of such a token is a jwk");
         }
-        Method::Public(Algorithm::RsaSha1 | Algorithm::RsaSha256) if format != KeyText::Pem => {
+        Method::Public(_) if scheme == SchemeName::Rsa && format != KeyText::Pem => {
             return refuse(key, "an rsa key is pem");
         }
         Method::Hmac(_) if matches!(format, KeyText::Pem | KeyText::Jwk) => {

@@ -234,6 +234,19 @@ impl Scheme {
         Ok(Signed { at, parts })
     }
 
+    /// The name of the key that a delivery says it was signed with, where its signature has one.
+    pub(crate) fn signer(
+        &self,
+        headers: &Headers,
+        reading: &Reading<'_>,
+    ) -> Result<Option<String>, Rejection> {
+        if !reading.meets(&self.when) {
+            return Err(Rejection::NoSignature { place: self.signature_place() });
+        }
+        let written = self.written(headers, reading)?;
+        Ok(self.token(&written)?.and_then(|token| token.key_id))
+    }
+
     /// The signatures as they are written.
     fn written<'d>(
         &self,
@@ -411,13 +424,8 @@ impl Scheme {
             if let Material::Text(text) = key {
                 values.secret = Some(text);
             }
-            let id = match key {
-                Material::Public(key) => key.id.as_deref(),
-                Material::Pair(pair) => pair.id(),
-                Material::Shared(_) | Material::Text(_) => None,
-            };
             let wanted = token.and_then(|token| token.key_id.as_deref());
-            if id.zip(wanted).is_some_and(|(id, wanted)| id != wanted) {
+            if key.id().zip(wanted).is_some_and(|(id, wanted)| id != wanted) {
                 continue;
             }
             let is_signed = match token {

@@ -146,11 +146,7 @@ impl Scheme {
             let text = values.fill(template)?.concat();
             claims.insert(claim.clone(), String::from_utf8_lossy(&text).into());
         }
-        let id = match key {
-            Material::Pair(pair) => pair.id(),
-            Material::Shared(_) | Material::Text(_) | Material::Public(_) => None,
-        };
-        Ok(jwt::unsigned(algorithm, id, claims))
+        Ok(jwt::unsigned(algorithm, key.id(), claims))
     }
 }
 

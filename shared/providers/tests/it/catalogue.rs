@@ -491,8 +491,13 @@ const UNSAFE: &[(&str, &str, &str)] = &[
     ),
     (
         "[[identity]]",
-        "[[handshake]]\nunsigned = true\nwhen = [{ query = \"a\", present = true }]\nconfirm = { pointer = \"/u\", hosts = [] }\n[[identity]]",
+        "[[handshake]]\nunsigned = true\nwhen = [{ query = \"a\", present = true }]\nconfirm = { pointer = \"/u\", hosts = [\"a.example\"] }\n[[identity]]",
         "handshake[0]: what confirms a subscription is signed",
+    ),
+    (
+        "[[identity]]",
+        "[[handshake]]\nwhen = [{ query = \"a\", present = true }]\nconfirm = { pointer = \"/u\", hosts = [] }\n[[identity]]",
+        "handshake[0].confirm: there is no host",
     ),
     ("[[identity]]", "[answer]\nstatus = 404\n[[identity]]", "answer: the status is between"),
     ("[[identity]]", "[[handshake]]\nwhen = []\n[[identity]]", "handshake[0]: without \"when\""),

@@ -16,7 +16,7 @@ const KEYS: &[(&str, &str)] = &[
     ("", "setting = [{ zzz = 1 }]"),
     ("", "windows = { zzz = 1 }"),
     ("", "answer = { zzz = 1 }"),
-    ("", "certificate = { zzz = 1 }"),
+    ("`[keys]`", "keys = { zzz = 1 }"),
     ("", "origin = [{ zzz = 1 }]"),
     ("`[[verify]]`", "verify = [{ zzz = 1 }]"),
     ("`[[verify]]`", "verify = [{ key = { zzz = 1 } }]"),
@@ -47,6 +47,7 @@ const WORDS: &[&str] = &[
     "verify = [{ covers = \"zzz\" }]",
     "verify = [{ key = { format = \"zzz\" } }]",
     "verify = [{ timestamp = { unit = \"zzz\" } }]",
+    "keys = { answer = \"zzz\" }",
     "handshake = [{ challenge = { alphabet = \"zzz\" } }]",
     "timeout = { confidence = \"zzz\" }",
 ];

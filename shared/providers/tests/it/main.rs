@@ -1,6 +1,7 @@
 //! The crate from outside: recorded deliveries, hostile ones, and the catalogue as a whole.
 
 mod catalogue;
+mod fetch;
 mod format;
 mod fuzz;
 mod home;
