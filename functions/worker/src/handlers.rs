@@ -79,7 +79,7 @@ impl Handlers {
     /// # Errors
     /// If there is none of a name, or one lacks its settings.
     pub fn new(config: &Config, store: &SecretStore) -> Result<Self, InvalidHandlers> {
-        let client = http::client().map_err(InvalidHandlers::Client)?;
+        let client = runtime::http::client().build().map_err(InvalidHandlers::Client)?;
         let named = named_in(config)
             .map(|name| Ok((name.to_owned(), built_in(name, &client)?)))
             .collect::<Result<_, InvalidHandlers>>()?;
@@ -98,7 +98,7 @@ impl Handlers {
         if let Some(name) = named_in(config).find(|name| !named.contains_key(*name)) {
             return Err(InvalidHandlers::Unknown { name: name.to_owned() });
         }
-        let client = http::client().map_err(InvalidHandlers::Client)?;
+        let client = runtime::http::client().build().map_err(InvalidHandlers::Client)?;
         Ok(Self { named, http: http_handlers(config, store, &client) })
     }
 

@@ -5,6 +5,8 @@ pub mod aws;
 pub mod clock;
 pub mod config;
 pub mod environment;
+#[cfg(feature = "http-client")]
+pub mod http;
 pub mod payloads;
 pub mod route;
 pub mod secrets;

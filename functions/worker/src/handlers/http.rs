@@ -47,15 +47,6 @@ impl fmt::Debug for HttpHandler {
     }
 }
 
-/// The client of all destinations and handlers: no redirects, and a bound on connecting.
-pub(super) fn client() -> Result<Client, reqwest::Error> {
-    Client::builder()
-        .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(CONNECT_TIMEOUT)
-        .user_agent(concat!("hookonce/", env!("CARGO_PKG_VERSION")))
-        .build()
-}
-
 impl HttpHandler {
     /// A handler for `destination`.
     #[must_use]
@@ -190,23 +181,14 @@ fn retry_after(response: &Response) -> Option<Duration> {
     Some(at.saturating_sub(Duration::from_millis(now)))
 }
 
-/// Without the address: its query may hold a token.
 pub(super) fn transport_failure(error: &reqwest::Error) -> Failure {
-    let what = if error.is_timeout() {
-        "no answer in time"
-    } else if error.is_connect() {
-        "no connection"
-    } else {
-        "the exchange broke off"
-    };
-    Failure::retry("destination_unreachable", what)
+    Failure::retry("destination_unreachable", runtime::http::problem(error))
 }
 
 const FORGIVING: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
