@@ -27,6 +27,7 @@ use uuid::Uuid;
 
 use crate::{
     events::{Outcome, Received},
+    fetch::Fetcher,
     http::{Answer, delivery_of, source_of},
     keys::KeyRings,
     refusal::Refusal,
@@ -38,6 +39,7 @@ use crate::{
 pub struct Receiver {
     config: Config,
     keys: KeyRings,
+    fetcher: Fetcher,
     pub(crate) ledger: Ledger,
     pub(crate) queue: Queue,
     /// For payloads that fit on no record; without it they are refused.
@@ -73,14 +75,22 @@ impl Receiver {
         queue: Queue,
         clock: Clock,
     ) -> Self {
+        let fetcher = Fetcher::new(&config, store.clone());
         let keys = KeyRings::fetch(&config, store, clock.now()).await;
-        Self { config, keys, ledger, queue, payloads: None, clock }
+        Self { config, keys, fetcher, ledger, queue, payloads: None, clock }
     }
 
     /// With a store for payloads that fit on no record.
     #[must_use]
     pub fn with_payloads(self, payloads: Option<PayloadStore>) -> Self {
         Self { payloads, ..self }
+    }
+
+    /// The same, calling providers' hosts by this client: those who have no such hosts at hand know
+    /// others in their place.
+    #[must_use]
+    pub fn calling_by(self, client: reqwest::Client) -> Self {
+        Self { fetcher: self.fetcher.calling_by(client), ..self }
     }
 
     /// Receives one delivery.
@@ -151,6 +161,7 @@ impl Receiver {
         }
         let verified = self.verify(&context, delivery).await?;
         if let Some(reply) = provider.handshake(&verified) {
+            self.fetcher.confirm(&context, &verified).await?;
             return Ok(answer_handshake(&context, reply));
         }
         if context.config.fingerprint {
@@ -191,7 +202,8 @@ impl Receiver {
         }
     }
 
-    /// Verifies, with the keys at hand, then once more with fresh ones.
+    /// Verifies, with the keys at hand, then once more with fresh ones, or those that the provider
+    /// publishes.
     async fn verify(
         &self,
         context: &Context<'_>,
@@ -208,10 +220,15 @@ impl Receiver {
             Ok(verified) => return Ok(verified),
             Err(rejected) => rejected,
         };
-        if !matches!(rejected.rejection.reason(), "bad_signature" | "no_key") {
+        let reason = rejected.rejection.reason();
+        if !matches!(reason, "bad_signature" | "expired_certificate" | "no_key") {
             return Err(rejected.rejection.into());
         }
-        let fresh = self.keys.refresh(source, config, now).await;
+        let fresh = if config.fetches_keys {
+            Some(self.fetcher.keys(context, &rejected.delivery, now).await?)
+        } else {
+            self.keys.refresh(source, config, now).await
+        };
         let verified = match fresh {
             None => Err(rejected.rejection),
             Some(keys) => verify(*rejected.delivery, &keys).map_err(|rejected| rejected.rejection),

@@ -87,7 +87,7 @@ impl From<&Refusal> for Answer {
         let mut headers = vec![text_plain()];
         match refusal {
             Refusal::WrongMethod(_) => headers.push(("allow".to_owned(), "POST".to_owned())),
-            Refusal::NoSecrets => headers.push(retry_after()),
+            Refusal::NoSecrets | Refusal::NotConfirmed => headers.push(retry_after()),
             Refusal::Handshake(reply) => return reply.clone().into(),
             Refusal::UnknownSource
             | Refusal::BodyTooLarge { .. }

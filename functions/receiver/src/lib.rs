@@ -4,6 +4,7 @@
 //! for a delivery that does not verify.
 
 mod events;
+mod fetch;
 pub mod handler;
 pub mod http;
 mod keys;
@@ -17,7 +18,7 @@ use lambda_http::{
     lambda_runtime::{self, LambdaEvent, service_fn},
 };
 use runtime::{
-    aws::{Patience, sdk_config},
+    aws::{Patience, install_tls_provider, sdk_config},
     clock::Clock,
     config::Config,
     environment::{names, required},
@@ -54,6 +55,7 @@ pub async fn run() -> Result<(), lambda_runtime::Error> {
 }
 
 async fn start() -> Result<Receiver, lambda_runtime::Error> {
+    install_tls_provider();
     let table = required(names::TABLE)?;
     let queue_url = required(names::QUEUE_URL)?;
     let aws = sdk_config(Patience::RECEIVER).await;

@@ -40,6 +40,9 @@ pub enum Refusal {
     /// The source's secrets cannot be had: nothing can be said about the signature.
     #[error("the source's secrets cannot be had")]
     NoSecrets,
+    /// Authentic, and what it wants to be called by did not answer as it should.
+    #[error("the subscription could not be confirmed; send the request again")]
+    NotConfirmed,
     /// Authentic, and without an event id where the catalogue says.
     #[error(transparent)]
     Unidentifiable(Unidentifiable),
@@ -72,7 +75,7 @@ impl Refusal {
             Self::BodyTooLarge { .. } | Self::PayloadTooLarge(_) | Self::TooManyEvents(_) => 413,
             Self::Unidentifiable(_) => 422,
             Self::HeadersTooLarge { .. } => 431,
-            Self::NoSecrets => 503,
+            Self::NoSecrets | Self::NotConfirmed => 503,
         }
     }
 
@@ -91,6 +94,7 @@ impl Refusal {
             Self::Unidentifiable(_) => "unidentifiable",
             Self::HeadersTooLarge { .. } => "headers_too_large",
             Self::NoSecrets => "no_secrets",
+            Self::NotConfirmed => "not_confirmed",
         }
     }
 
@@ -109,7 +113,8 @@ impl Refusal {
             | Self::TooManyEvents(_)
             | Self::Unidentifiable(_)
             | Self::HeadersTooLarge { .. }
-            | Self::NoSecrets => self.to_string(),
+            | Self::NoSecrets
+            | Self::NotConfirmed => self.to_string(),
         }
     }
 }

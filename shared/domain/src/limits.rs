@@ -136,6 +136,21 @@ pub const UNKNOWN_WINDOW: Duration = Duration::from_secs(30 * 86_400);
 /// Longest retention.
 pub const MAX_RETENTION: Duration = Duration::from_secs(3650 * 86_400);
 
+/// Longest call of a provider's host for a key, or to confirm a subscription. Somebody waits.
+pub const FETCH_TIMEOUT: Duration = Duration::from_secs(3);
+/// Largest answer with keys. A certificate has 2 kB, the largest known set of keys some 20 kB.
+pub const MAX_FETCHED_BYTES: usize = 64 * 1024;
+/// Most addresses, or names of keys, whose answers an execution environment remembers per source.
+/// SNS has one for each of its regions, some thirty.
+pub const MAX_FETCHED_KEYS: usize = 64;
+/// Most calls for keys that an execution environment makes within [`FETCH_INTERVAL`] per source:
+/// whoever sends garbage must not drive calls, and a provider has few keys.
+pub const MAX_FETCHES: usize = 10;
+/// What [`MAX_FETCHES`] are counted in, and how long an answer without the key counts.
+pub const FETCH_INTERVAL: Duration = Duration::from_secs(60);
+/// How long a fetched key is used before it is asked for again: a provider may take one back.
+pub const FETCHED_KEY_AGE: Duration = Duration::from_secs(3600);
+
 /// What a provider gets to hear in `Retry-After` when the ledger cannot be asked.
 pub const UNAVAILABLE_RETRY_AFTER: Duration = Duration::from_secs(10);
 

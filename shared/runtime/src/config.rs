@@ -40,6 +40,12 @@ pub struct SourceConfig {
     pub provider: Provider,
     /// What deliveries are verified with: any of these.
     pub secrets: Vec<SecretRef>,
+    /// Or, without any, keys that the provider publishes and the receiver fetches.
+    pub fetches_keys: bool,
+    /// What the provider wants to see before it gives its keys out.
+    pub api_secret: Option<SecretRef>,
+    /// Subscriptions are confirmed by calling the address that a verified handshake names.
+    pub confirm: bool,
     /// Overrides the provider's tolerance for signed times.
     pub tolerance: Option<Duration>,
     /// Whether what a delivery says is claimed along with its event, since its id is not signed.
@@ -225,6 +231,9 @@ struct RawConfig {
 struct RawSource {
     provider: String,
     secrets: SecretList,
+    api_secret: Option<SecretText>,
+    #[serde(default)]
+    confirm: bool,
     tolerance: Option<String>,
     retention: Option<String>,
     #[serde(default)]
@@ -342,6 +351,13 @@ impl Check<'_> {
         let provider = self.provider(&format!("{path}.provider"), &raw.provider);
         let SecretList::List(references) = &raw.secrets;
         let secrets = self.secrets(&format!("{path}.secrets"), references);
+        let fetches_keys = references.iter().any(|text| text == FETCHED);
+        if fetches_keys && references.len() > 1 {
+            self.problem(&format!("{path}.secrets"), "\"fetched\" stands alone");
+        }
+        let api_secret = raw
+            .api_secret
+            .and_then(|SecretText::Text(text)| self.secret(&format!("{path}.api_secret"), &text));
         let tolerance = self.tolerance(&format!("{path}.tolerance"), raw.tolerance.as_deref());
         let public_url =
             raw.public_url.as_deref().and_then(|url| self.url(&format!("{path}.public_url"), url));
@@ -361,6 +377,15 @@ impl Check<'_> {
                 self.problem(&format!("{path}.secrets[{i}]"), invalid);
             }
         }
+        if fetches_keys {
+            self.fetched(path, &provider, &raw.settings, api_secret.is_some());
+        } else if api_secret.is_some() {
+            self.problem(&format!("{path}.api_secret"), "it goes with secrets = [\"fetched\"]");
+        }
+        if raw.confirm {
+            self.confirmed(&format!("{path}.confirm"), &provider, &raw.settings);
+        }
+        let confirm = raw.confirm;
         let required = provider.windows().required();
         let retention = match Retention::new(configured, &provider.windows()) {
             Ok(retention) => retention,
@@ -380,6 +405,9 @@ impl Check<'_> {
         Some(SourceConfig {
             provider,
             secrets,
+            fetches_keys,
+            api_secret,
+            confirm,
             tolerance,
             fingerprint,
             public_url,
@@ -387,6 +415,44 @@ impl Check<'_> {
             required,
             routes,
         })
+    }
+
+    /// Whether the provider's keys can be fetched with what is given.
+    fn fetched(
+        &mut self,
+        path: &str,
+        provider: &Provider,
+        settings: &BTreeMap<String, String>,
+        has_api_secret: bool,
+    ) {
+        if provider.published_keys().is_none() {
+            let problem = format!("{} publishes no keys: give it a secret", provider.name());
+            return self.problem(&format!("{path}.secrets"), problem);
+        }
+        let needed = provider.settings_for_keys();
+        for name in needed.iter().filter(|name| !settings.contains_key(*name)) {
+            self.problem(&format!("{path}.settings.{name}"), "needed to fetch the keys");
+        }
+        let api_secret = format!("{path}.api_secret");
+        match (provider.keys_need_api_secret(), has_api_secret) {
+            (true, false) => {
+                let problem = "the provider gives its keys to who shows the secret of its API";
+                self.problem(&api_secret, problem);
+            }
+            (false, true) => self.problem(&api_secret, "the provider's keys need none"),
+            (true, true) | (false, false) => {}
+        }
+    }
+
+    /// Whether nothing is confirmed but what was asked for.
+    fn confirmed(&mut self, path: &str, provider: &Provider, settings: &BTreeMap<String, String>) {
+        if provider.confirmed_at().is_empty() {
+            let problem = format!("{} has no subscription to confirm", provider.name());
+            self.problem(path, problem);
+        }
+        if let Some(name) = provider.pins().find(|name| !settings.contains_key(*name)) {
+            self.problem(path, format!("without settings.{name} anybody's would be confirmed"));
+        }
     }
 
     /// The provider as it sends to this source: it may sign the URL, as it is written and not as it
@@ -410,6 +476,13 @@ impl Check<'_> {
         for name in settings.keys().filter(|name| wanted.iter().all(|w| w.name != **name)) {
             let problem = format!("{} has no such setting", provider.name());
             self.problem(&format!("{path}.settings.{name}"), problem);
+        }
+        for setting in wanted.iter().filter(|wanted| !wanted.one_of.is_empty()) {
+            let value = settings.get(&setting.name);
+            if value.is_some_and(|value| !setting.one_of.contains(value)) {
+                let problem = format!("one of {}", setting.one_of.join(", "));
+                self.problem(&format!("{path}.settings.{}", setting.name), problem);
+            }
         }
         let endpoint = Endpoint::new(public_url);
         provider.at(settings
@@ -450,6 +523,7 @@ impl Check<'_> {
         let parsed: Vec<_> = references
             .iter()
             .enumerate()
+            .filter(|(_, text)| *text != FETCHED)
             .filter_map(|(i, text)| self.secret(&format!("{path}[{i}]"), text))
             .collect();
         parsed
@@ -615,6 +689,8 @@ impl Check<'_> {
     }
 }
 
+/// Among a source's secrets: the keys that its provider publishes.
+const FETCHED: &str = "fetched";
 /// Looked for where no configuration is named: beside the function.
 const DEFAULT_FILE: &str = "hookonce.toml";
 const DEFAULT_HTTP_TIMEOUT: Duration = Duration::from_secs(10);

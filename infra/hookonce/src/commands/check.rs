@@ -100,6 +100,14 @@ fn print_source(source: &str, config: &SourceConfig) {
         ),
         (false, false) => {}
     }
+    if let Some(keys) = fetched(config) {
+        say!("  fetches   {keys}");
+    }
+    if config.confirm {
+        say!("  confirms  subscriptions at {}", config.provider.confirmed_at().join(" or "));
+    } else if !config.provider.confirmed_at().is_empty() {
+        say!("  note: it confirms no subscription by itself; confirm = true has it do so");
+    }
     for route in &config.routes {
         say!("  {}", destination(route));
     }
@@ -122,6 +130,11 @@ fn reason(config: &SourceConfig) -> String {
     )
 }
 
+/// What is fetched from where to verify with.
+fn fetched(config: &SourceConfig) -> Option<String> {
+    config.provider.published_keys().filter(|_| config.fetches_keys)
+}
+
 fn destination(route: &Route) -> String {
     match &route.destination {
         Destination::Handler(name) => format!("handler   {name}"),
@@ -142,6 +155,8 @@ fn as_json(config: &SourceConfig) -> Value {
         "reason": reason(config),
         "attempts": config.policy.attempt_limit,
         "fingerprint": config.fingerprint,
+        "fetches": fetched(config),
+        "confirms": if config.confirm { config.provider.confirmed_at() } else { &[] },
         "routes": config.routes.iter().map(destination).collect::<Vec<_>>(),
     })
 }
