@@ -10,6 +10,7 @@ mod crash_points;
 mod differential;
 mod effects;
 mod embedded;
+mod fetched;
 mod fifo;
 mod fingerprints;
 mod http_destination;
