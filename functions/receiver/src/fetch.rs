@@ -130,22 +130,23 @@ impl Fetcher {
         now: Timestamp,
     ) -> Result<Answer, Problem> {
         shelf.count_call(request, now)?;
-        let read = self.fetch(request, config).await.and_then(|text| {
-            let keys = config.provider.read_keys(&text);
-            keys.map_err(|error| Problem { text: error.to_string(), is_answer: true })
-        });
-        let keys = match read {
-            Ok(keys) => keys.into(),
+        let keys = match self.fetch(request, config).await {
+            Ok(keys) => keys,
             // What is at an address of the delivery's choice says something of the delivery.
-            Err(problem) if problem.is_answer && request.is_named => Arc::from([]),
+            Err(problem) if problem.is_answer && request.is_named => Vec::new(),
             Err(problem) => return Err(problem),
         };
-        let answer = Answer { keys, had_at: now, asked_at: now };
+        let answer = Answer { keys: keys.into(), had_at: now, asked_at: now };
         shelf.put(request.name(), answer.clone());
         Ok(answer)
     }
 
-    async fn fetch(&self, request: &KeyRequest, config: &SourceConfig) -> Result<String, Problem> {
+    /// The keys that are published; none if the provider says that there is no such key.
+    async fn fetch(
+        &self,
+        request: &KeyRequest,
+        config: &SourceConfig,
+    ) -> Result<Vec<Key>, Problem> {
         let secret = match &config.api_secret {
             Some(reference) => {
                 let secret = self.store.fetch(reference).await;
@@ -153,9 +154,15 @@ impl Fetcher {
             }
             None => None,
         };
-        let text = self.call(&request.address, request.body(secret.as_ref())).await?;
-        String::from_utf8(text)
-            .map_err(|_| Problem { text: "it is no text".to_owned(), is_answer: true })
+        let body = request.body(secret.as_ref());
+        let (status, text) = self.call(&request.address, body).await?;
+        if status.is_success() {
+            return config.provider.read_keys(&text).map_err(Problem::answer);
+        }
+        if config.provider.denies_key(&text) {
+            return Ok(Vec::new());
+        }
+        Err(Problem::answer(format!("it answered {status}")))
     }
 
     /// Calls the address that a verified handshake wants to be called, if the source is to.
@@ -180,8 +187,13 @@ impl Fetcher {
         };
         // Its query is a secret, and stays out of what is logged.
         let host = host(&address);
-        match within(patience(context), self.call(&address, None)).await {
-            Ok(_) => {
+        let called = within(patience(context), async {
+            let (status, _) = self.call(&address, None).await?;
+            let refused = || Problem::answer(format!("it answered {status}"));
+            status.is_success().then_some(()).ok_or_else(refused)
+        });
+        match called.await {
+            Ok(()) => {
                 tracing::info!(%source, host, "a subscription is confirmed");
                 Ok(())
             }
@@ -193,8 +205,13 @@ impl Fetcher {
         }
     }
 
-    /// Gets an address, or posts to it: what is there, if that is not too much.
-    async fn call(&self, address: &str, body: Option<Secret>) -> Result<Vec<u8>, Problem> {
+    /// Gets an address, or posts to it: the answer, if that is not too much. A redirect is one, and
+    /// not followed.
+    async fn call(
+        &self,
+        address: &str,
+        body: Option<Secret>,
+    ) -> Result<(StatusCode, String), Problem> {
         let client = self.client.as_ref();
         let client = client.ok_or_else(|| Problem::momentary("there is no client"))?;
         let address = Url::parse(address).map_err(|_| Problem::momentary("no address"))?;
@@ -207,21 +224,19 @@ impl Fetcher {
         let broken = |error: reqwest::Error| Problem::momentary(runtime::http::problem(&error));
         let mut response = request.send().await.map_err(broken)?;
         let status = response.status();
-        if !status.is_success() {
-            // A redirect is an answer too, and not followed.
-            let is_busy = status.is_server_error()
-                || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
-            return Err(Problem { text: format!("it answered {status}"), is_answer: !is_busy });
+        let busy = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
+        if status.is_server_error() || busy.contains(&status) {
+            return Err(Problem::momentary(format!("it answered {status}")));
         }
         let mut text = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(broken)? {
             text.extend_from_slice(&chunk);
             if text.len() > limits::MAX_FETCHED_BYTES {
-                let text = format!("over {} bytes", limits::MAX_FETCHED_BYTES);
-                return Err(Problem { text, is_answer: true });
+                let most = limits::MAX_FETCHED_BYTES;
+                return Err(Problem::answer(format!("it answered over {most} bytes")));
             }
         }
-        Ok(text)
+        Ok((status, String::from_utf8_lossy(&text).into_owned()))
     }
 }
 
@@ -283,6 +298,10 @@ impl Shelf {
 }
 
 impl Problem {
+    fn answer(text: impl ToString) -> Self {
+        Self { text: text.to_string(), is_answer: true }
+    }
+
     fn momentary(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_answer: false }
     }

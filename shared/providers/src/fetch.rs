@@ -29,6 +29,8 @@ pub(crate) struct KeySource {
     pub(crate) post: BTreeMap<String, Posted>,
     /// Where the key is in a JSON answer.
     pub(crate) pointer: String,
+    /// Where a JSON answer says that there is no such key, and how.
+    pub(crate) unknown: Option<(String, String)>,
 }
 
 /// What is served at such an address.
@@ -153,6 +155,13 @@ impl KeySource {
         let keys: Vec<_> =
             listed.iter().filter_map(|key| read(&Secret::new(key.to_string())).ok()).collect();
         if keys.is_empty() { Err(UnreadableKeys::Missing) } else { Ok(keys) }
+    }
+
+    /// Whether an answer says that there is no key of the name that was asked for.
+    pub(crate) fn denies(&self, text: &str) -> bool {
+        let Some((pointer, is)) = &self.unknown else { return false };
+        let answer: Value = serde_json::from_str(text).unwrap_or_default();
+        answer.pointer(pointer).and_then(Value::as_str) == Some(is)
     }
 
     /// What is fetched from where, in words.

@@ -363,6 +363,12 @@ impl Provider {
         !self.catalogue.fingerprint.is_empty()
     }
 
+    /// Whether the answer to a [`KeyRequest`] that failed says that there is no such key.
+    #[must_use]
+    pub fn denies_key(&self, text: &str) -> bool {
+        self.catalogue.keys.as_ref().is_some_and(|keys| keys.denies(text))
+    }
+
     /// An id of what the delivery says, whatever id it came with. Where the event id is not signed,
     /// a second claim by this one, kept for a short while, refuses a recorded body that is sent
     /// again under a fresh id. `None` where the provider may honestly send the same twice.

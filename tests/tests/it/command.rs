@@ -122,9 +122,18 @@ fn the_example_configuration_passes_and_each_retention_has_its_reason() {
     {
         assert!(check.stdout.contains(said), "{said} is missing: {check:?}");
     }
+    let fetched =
+        "  fetches   the key at https://production.plaid.com/webhook_verification_key/get";
+    for said in [fetched, "  confirms  subscriptions at sns.*.amazonaws.com"] {
+        assert_eq!(check.stdout.matches(said).count(), 1, "{said}: {check:?}");
+    }
     let check = run(folder.path(), &["check", "--config", example, "--json"]);
     let report = json_of(&check);
     assert_eq!(report["valid"], true);
+    assert!(report["sources"]["paypal"]["fetches"].as_str().is_some_and(|at| at.contains("certs")));
+    assert_eq!(report["sources"]["github"]["fetches"], Value::Null);
+    assert_eq!(report["sources"]["github"]["confirms"], json!([]));
+    assert_eq!(report["sources"]["alerts"]["confirms"][0], "sns.*.amazonaws.com");
     let stripe = &report["sources"]["stripe"];
     assert_eq!(stripe["retention_s"], 45 * 86_400);
     assert!(stripe["required_s"].as_u64() <= stripe["retention_s"].as_u64());

@@ -36,6 +36,7 @@ const PLAID: &str = "sandbox.plaid.com";
 const KEYS: &str = "keys.example.com";
 const TOPIC: &str = "arn:aws:sns:eu-west-1:000000000000:teapots";
 const PLAID_KEYS: &str = "https://sandbox.plaid.com/webhook_verification_key/get";
+const UNKNOWN_TO_PLAID: &str = r#"{"error_code":"INVALID_WEBHOOK_VERIFICATION_KEY_ID"}"#;
 const KEY_SET: &str = "https://keys.example.com/certs";
 /// Of Plaid's API. No log may show it.
 const HUNTER: &str = "hunter2";
@@ -156,7 +157,7 @@ async fn an_address_without_a_certificate_is_401_and_asked_once_a_minute() {
         Served::Answer(403, String::new()),
         Served::Answer(200, "garbage".to_owned()),
         Served::Answer(200, String::new()),
-        Served::Answer(200, format!("<Attribute>\n{CERTIFICATE}</Attribute>")),
+        Served::Answer(200, format!("<Attribute>\n{CERTIFICATE}")),
         Served::Answer(200, format!("{CERTIFICATE}{padding}")),
         Served::Redirect(certificate(90)),
     ];
@@ -243,6 +244,7 @@ async fn a_key_that_plaid_took_back_or_does_not_know_verifies_nothing() {
     for (answer, status) in [
         (Served::Answer(200, format!(r#"{{"key":{expired}}}"#)), 401),
         (Served::Answer(200, format!(r#"{{"key":{other}}}"#)), 401),
+        (Served::Answer(400, UNKNOWN_TO_PLAID.to_owned()), 401),
         // Plaid's own fault, or our credentials': nothing that the delivery chose.
         (Served::Answer(400, r#"{"error_code":"INVALID_API_KEYS"}"#.to_owned()), 503),
         (Served::Answer(200, "{}".to_owned()), 503),
@@ -251,7 +253,12 @@ async fn a_key_that_plaid_took_back_or_does_not_know_verifies_nothing() {
         let receiver = receiver(&world, &hosts, &plaid()).await;
         let case = format!("{answer:?}");
         hosts.serve(PLAID_KEYS, answer);
-        assert_eq!(deliver_to(&receiver, "shop", &delivery).await.status, status, "{case}");
+        let before = hosts.calls().len();
+        for _ in 0..2 {
+            assert_eq!(deliver_to(&receiver, "shop", &delivery).await.status, status, "{case}");
+        }
+        let expected = if status == 401 { 1 } else { 2 };
+        assert_eq!(hosts.calls().len() - before, expected, "{case}");
     }
     assert_nothing_written(&world).await;
 }

@@ -305,6 +305,14 @@ pub(super) struct Keys {
     #[serde(default)]
     pub(super) post: BTreeMap<String, String>,
     pub(super) pointer: Option<String>,
+    pub(super) unknown: Option<Unknown>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Unknown {
+    pub(super) pointer: String,
+    pub(super) is: String,
 }
 
 #[derive(Deserialize)]

@@ -18,7 +18,7 @@ pub(super) fn keys(
     places: &mut Places<'_>,
     settings: &[Setting],
 ) -> Result<KeySource, Refusal> {
-    let file::Keys { answer, named, at, post, pointer } = written;
+    let file::Keys { answer, named, at, post, pointer, unknown } = written;
     if places.schemes.iter().all(|scheme| scheme.key.is_shared()) {
         return refuse("keys", "a shared secret is published nowhere");
     }
@@ -48,7 +48,15 @@ pub(super) fn keys(
     if !pointer.is_empty() {
         json::steps(&pointer).or_else(|problem| refuse("keys.pointer", problem))?;
     }
-    let source = KeySource { answer, named, at, post: posted(post, settings)?, pointer };
+    let post = posted(post, settings)?;
+    let unknown = unknown.map(|file::Unknown { pointer, is }| (pointer, is));
+    if let Some((pointer, _)) = &unknown {
+        json::steps(pointer).or_else(|problem| refuse("keys.unknown.pointer", problem))?;
+        if post.values().all(|value| *value != Posted::KeyId) {
+            return refuse("keys.unknown", "it is for a key that is asked for by its {key_id}");
+        }
+    }
+    let source = KeySource { answer, named, at, post, pointer, unknown };
     for name in source.settings_in_address() {
         let known = settings.iter().find(|setting| setting.name == name);
         let values = known.map(|setting| setting.one_of.as_slice()).unwrap_or_default();

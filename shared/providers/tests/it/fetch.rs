@@ -133,6 +133,17 @@ fn an_expired_key_verifies_nothing() {
 }
 
 #[test]
+fn only_plaids_own_word_says_that_there_is_no_such_key() {
+    let denies = |text: &str| plaid().denies_key(text);
+    assert!(denies(r#"{"error_code":"INVALID_WEBHOOK_VERIFICATION_KEY_ID"}"#));
+    for text in
+        [r#"{"error_code":"INVALID_API_KEYS"}"#, "{}", "INVALID_WEBHOOK_VERIFICATION_KEY_ID"]
+    {
+        assert!(!denies(text), "{text}");
+    }
+}
+
+#[test]
 fn a_set_of_keys_is_asked_again_only_for_a_name_that_it_lacks() {
     for (algorithm, pem) in [("es256", None), ("rs256", Some(secret_of("aws-sns")))] {
         let tokens = tokens(algorithm);
@@ -219,6 +230,10 @@ fn files_that_would_have_anybody_asked_are_refused() {
         ),
         ("answer = \"jwk\"\nat = \"https://a.example.com/\"\npost = { a = \"b\" }", "keys.post.a"),
         ("answer = \"jwk\"\nat = \"https://a.example.com/\"\npointer = \"a\"", "keys.pointer"),
+        (
+            "answer = \"jwk\"\nat = \"https://a.example.com/\"\nunknown = { pointer = \"/a\", is = \"b\" }",
+            "keys.unknown: it is for",
+        ),
         ("answer = \"certificate\"\nat = \"https://a.example.com/\"\npointer = \"/a\"", "not JSON"),
     ] {
         let refusal = refusal(keys);

@@ -17,6 +17,7 @@ const KEYS: &[(&str, &str)] = &[
     ("", "windows = { zzz = 1 }"),
     ("", "answer = { zzz = 1 }"),
     ("`[keys]`", "keys = { zzz = 1 }"),
+    ("`[keys]`", "keys = { unknown = { zzz = 1 } }"),
     ("", "origin = [{ zzz = 1 }]"),
     ("`[[verify]]`", "verify = [{ zzz = 1 }]"),
     ("`[[verify]]`", "verify = [{ key = { zzz = 1 } }]"),
@@ -147,6 +148,7 @@ fn nothing_is_explained_that_is_not_read() {
     for (heading, written) in [
         ("", &["zzz = 1"][..]),
         ("`[[verify]]`", &["verify = [{ zzz = 1 }]", "verify = [{ scheme = \"zzz\" }]"]),
+        ("`[keys]`", &["keys = { zzz = 1 }"]),
         ("`[[handshake]]`", &["handshake = [{ zzz = 1 }]"]),
     ] {
         let known: BTreeSet<_> = written.iter().flat_map(|written| expected(written)).collect();
