@@ -35,6 +35,7 @@ pub(crate) struct KeySource {
 
 /// What is served at such an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum KeyAnswer {
     /// A certificate in PEM, and maybe those that it was signed by.

@@ -309,6 +309,7 @@ pub(super) struct Keys {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct Unknown {
     pub(super) pointer: String,
