@@ -15,7 +15,7 @@ use domain::{
     event::Source,
     limits,
 };
-use providers::{Coverage, Greeting, Key, Provider, SampleRequest, Secret, Unsigned};
+use providers::{Confirmation, Coverage, Greeting, Key, Provider, SampleRequest, Secret, Unsigned};
 
 use crate::home::{NOW, provider_at_home, secret_of};
 
@@ -165,8 +165,8 @@ pub fn delivery(input: &[u8]) -> bool {
     let Some(request) = Request::read(input) else { return false };
     let Home { name, provider, key, signed, .. } = request.home;
     let forged = request.forged();
-    if let Some(url) = provider.certificate_url(&forged) {
-        assert!(url.starts_with("https://"), "{name}: {url}");
+    if let Ok(request) = provider.key_request(&forged) {
+        assert!(request.address.starts_with("https://"), "{name}: {}", request.address);
     }
     let moved = Delivery { body: forged.body.clone(), ..signed.clone() };
     let rejection = provider.verify(forged, key, NOW, None).expect_err(name);
@@ -228,7 +228,7 @@ pub fn identification(input: &[u8]) -> bool {
     if let Some(reply) = provider.handshake(&verified) {
         assert!((200..600).contains(&reply.status), "{name}");
     }
-    if let Some(url) = provider.confirmation(&verified) {
+    if let Some(Confirmation::At(url)) = provider.confirmation(&verified) {
         assert!(url.starts_with("https://sns."), "{name}: {url}");
     }
     assert_eq!(provider.fingerprint(&verified), provider.fingerprint(&verified.clone()), "{name}");
@@ -310,7 +310,7 @@ pub fn file(text: &str) -> bool {
         body: sample.body.clone(),
     };
     let _ = provider.greet(&unsigned, &keys);
-    let _ = provider.certificate_url(&unsigned);
+    let _ = provider.key_request(&unsigned);
     assert!(provider.verify(unsigned, &keys, NOW, None).is_err(), "without a signature");
     for key in &keys {
         let Ok(signed) = provider.sign(key, sample.clone(), NOW) else { continue };

@@ -13,7 +13,7 @@ mod vectors;
 use domain::{delivery::Delivery, event::Source};
 use providers::{Key, Provider, Secret};
 
-use home::{NOW, URL, provider_at_home, secret_of};
+use home::{NOW, provider_at_home, secret_of};
 
 fn provider(name: &str) -> Provider {
     Provider::builtin(name).expect("a built-in provider")
