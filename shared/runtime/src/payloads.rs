@@ -19,7 +19,9 @@ pub struct PayloadStore {
 /// The bucket of one deployment: a build without a client for it has none.
 #[cfg(not(feature = "aws-payloads"))]
 #[derive(Clone, Debug)]
-pub enum PayloadStore {}
+pub struct PayloadStore {
+    never: std::convert::Infallible,
+}
 
 impl PayloadStore {
     /// The store that the environment names; `None` if it names none.
@@ -116,7 +118,7 @@ impl PayloadStore {
     /// # Errors
     /// Never called.
     pub async fn put(&self, _key: &str, _bytes: Vec<u8>) -> Result<(), PayloadStoreError> {
-        match *self {}
+        match self.never {}
     }
 
     /// Of a store that cannot be.
@@ -124,7 +126,7 @@ impl PayloadStore {
     /// # Errors
     /// Never called.
     pub async fn get(&self, _key: &str) -> Result<Option<Vec<u8>>, PayloadStoreError> {
-        match *self {}
+        match self.never {}
     }
 }
 
