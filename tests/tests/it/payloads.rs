@@ -123,10 +123,10 @@ async fn a_crash_between_the_bucket_and_the_claim_leaves_no_more_than_an_object(
         .await
         .with_payloads(Some(bucket.store(Patience::RECEIVER)));
     assert_eq!(deliver(&broken, &delivery("evt_1", 0)).await.status, 503);
-    assert_eq!((bucket.objects().len(), world.count_records().await), (1, 0));
+    assert_eq!((world.count_records().await, bucket.objects().len()), (0, 1));
     let receiver = receiver(&world, &bucket).await;
     assert_eq!(deliver(&receiver, &delivery("evt_1", 0)).await.status, 200);
-    assert_eq!((bucket.objects().len(), world.count_records().await), (1, 1));
+    assert_eq!((world.count_records().await, bucket.objects().len()), (1, 1));
     let (worker, seen) = worker(&world, Some(&bucket));
     world.work(&worker).await;
     assert_eq!(given(&seen).len(), 1);
@@ -139,9 +139,7 @@ async fn another_payload_under_one_id_takes_nothing_from_the_first() {
     for salt in [0, 100_000] {
         assert_eq!(deliver(&receiver, &delivery("evt_1", salt)).await.status, 200);
     }
-    let record = world.record("evt_1").await.expect("recorded");
-    let second = Sha256::digest(large("evt_1", 100_000)).to_vec();
-    assert_eq!(record.payload_mismatch, Some(second), "noted");
+    assert_eq!(bucket.objects().len(), 2);
     let (worker, seen) = worker(&world, Some(&bucket));
     world.work(&worker).await;
     assert_eq!(given(&seen), [large("evt_1", 0)]);
@@ -166,7 +164,8 @@ async fn a_worker_that_cannot_reach_the_bucket_tries_again_later() {
     let (world, bucket) = (World::start().await, Bucket::start().await);
     let receiver = receiver(&world, &bucket).await;
     assert_eq!(deliver(&receiver, &delivery("evt_1", 0)).await.status, 200);
-    bucket.meet(Fault::Refuse(403, "AccessDenied"));
+    let denied = "<Error><Code>AccessDenied</Code><Message>made up</Message></Error>";
+    bucket.meet(Fault::RefuseWith(403, denied.to_owned()));
     for (reached, class) in [(Some(&bucket), "payload_refused"), (None, "no_payload_store")] {
         world.enqueue("evt_1").await;
         let (worker, seen) = worker(&world, reached);
