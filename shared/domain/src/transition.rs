@@ -654,7 +654,7 @@ pub fn replay(
         Edit::Set(Attribute::AttemptLimit, limit.into()),
         Edit::Set(Attribute::QueueKey, open_key(&record.key)),
         Edit::Set(Attribute::DueAt, now.plus(limits::GRACE).millis().into()),
-        Edit::Append(Attribute::Replays, history_entry(operator, now)),
+        Edit::Append(Attribute::Replays, history_entry(operator, "replay", now)),
         Edit::Remove(Attribute::Requeues),
         Edit::Remove(Attribute::NotBefore),
         Edit::Remove(Attribute::LeaseUntil),
@@ -688,11 +688,91 @@ pub fn discard(
             Edit::Set(Attribute::State, StateName::Discarded.into()),
             Edit::Set(Attribute::CompletedAt, now.millis().into()),
             Edit::Set(Attribute::ExpiresAt, expires_at.secs_rounded_up().into()),
-            Edit::Append(Attribute::Replays, history_entry(operator, now)),
+            Edit::Append(Attribute::Replays, history_entry(operator, "discard", now)),
             Edit::Remove(Attribute::QueueKey),
             Edit::Remove(Attribute::DueAt),
         ],
     ))
+}
+
+/// Why a lease cannot be taken away.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CannotUnstick {
+    /// Nobody holds it.
+    #[error("the event is {0}: only one that is processing has a lease to take away")]
+    State(StateName),
+    /// Too often.
+    #[error(
+        "operators have acted on the event {} times before: that is the most",
+        limits::MAX_REPLAYS
+    )]
+    TooOften,
+}
+
+/// Takes the lease from its worker, so that the next one starts at once. The journal stays, and
+/// the attempt counts.
+///
+/// The worker may be alive. Its every later write is refused: the record is not `processing`, and
+/// once it is again, it is so under another fence. Its owner goes too, or a release of the outlived
+/// worker would take this very state for its own work. A call it has just made is not undone: the
+/// next worker repeats it under the same key, asks about it or parks, as after any takeover.
+///
+/// # Errors
+/// If nobody holds a lease, or the history is full.
+pub fn unstick(
+    record: &Record,
+    operator: &Operator<'_>,
+    now: Timestamp,
+) -> Result<GuardedWrite, CannotUnstick> {
+    let state = record.state.name();
+    if state != StateName::Processing {
+        return Err(CannotUnstick::State(state));
+    }
+    if record.replays >= limits::MAX_REPLAYS {
+        return Err(CannotUnstick::TooOften);
+    }
+    // State and attempt name the lease: no other has this attempt.
+    Ok(as_seen(
+        record,
+        vec![
+            Edit::Set(Attribute::State, StateName::Received.into()),
+            Edit::Set(Attribute::DueAt, now.plus(limits::GRACE).millis().into()),
+            Edit::Append(Attribute::Replays, history_entry(operator, "unstick", now)),
+            Edit::Remove(Attribute::LeaseOwner),
+            Edit::Remove(Attribute::LeaseUntil),
+        ],
+    ))
+}
+
+/// What became of an operator's write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operated {
+    /// It took hold.
+    Applied,
+    /// Somebody was faster, and it changed nothing; how the record stands now.
+    Lost(Standing),
+}
+
+/// Reads what became of an operator's write. One whose response got lost is recognised by its
+/// entry in the record's history, whatever happened since.
+///
+/// # Errors
+/// If the record cannot be read.
+pub fn settle_operation(write: &GuardedWrite, written: Written) -> Result<Operated, CorruptRecord> {
+    let item = match written {
+        Written::Applied(_) => return Ok(Operated::Applied),
+        Written::Refused(None) => return Ok(Operated::Lost(Standing::Gone)),
+        Written::Refused(Some(item)) => item,
+    };
+    if let (Change::Update(edits), Some(Value::List(history))) =
+        (&write.change, item.get(&Attribute::Replays))
+        && history
+            .iter()
+            .any(|entry| edits.contains(&Edit::Append(Attribute::Replays, entry.clone())))
+    {
+        return Ok(Operated::Applied);
+    }
+    Ok(Operated::Lost(standing(&Record::from_item(item)?)))
 }
 
 // ---- helpers --------------------------------------------------------------------------------
@@ -739,8 +819,9 @@ fn step_edits(entries: &[(StepName, StepEntry)]) -> Vec<Edit> {
     entries.iter().map(edit).collect()
 }
 
-fn history_entry(operator: &Operator<'_>, now: Timestamp) -> Value {
+fn history_entry(operator: &Operator<'_>, did: &str, now: Timestamp) -> Value {
     Value::Map(std::collections::BTreeMap::from([
+        ("did".to_owned(), did.into()),
         ("by".to_owned(), cut(operator.name, limits::MAX_REASON_BYTES).into()),
         ("reason".to_owned(), cut(operator.reason, limits::MAX_REASON_BYTES).into()),
         ("at".to_owned(), now.millis().into()),

@@ -24,7 +24,7 @@ use domain::{
     time::Timestamp,
     transition::{
         Claim, Leased, Operator, Policy, claim, defer, discard, lease, note_mismatch,
-        park_exhausted, replay, requeue,
+        park_exhausted, replay, requeue, unstick,
     },
     write::{Both, Change, Edit, GuardedWrite, Written},
 };
@@ -63,7 +63,17 @@ fn both_readers_of_a_guard_agree_on_every_write() {
     assert!(seen.applied > u64::from(cases) / 2, "{seen:?}");
     assert!(seen.refused > u64::from(cases) / 2, "{seen:?}");
     assert!(seen.refused_absent > 0, "{seen:?}");
-    let all = ["Claim", "Discard", "Fenced", "Lease", "ParkExhausted", "Raw", "Replay", "Requeue"];
+    let all = [
+        "Claim",
+        "Discard",
+        "Fenced",
+        "Lease",
+        "ParkExhausted",
+        "Raw",
+        "Replay",
+        "Requeue",
+        "Unstick",
+    ];
     let missing: Vec<_> =
         all.into_iter().filter(|kind| !seen.took_hold.contains_key(kind)).collect();
     assert!(missing.is_empty() || cases < 200, "never took hold: {missing:?}");
@@ -169,6 +179,9 @@ enum Operation {
     Discard {
         stale: bool,
     },
+    Unstick {
+        stale: bool,
+    },
     /// Any guard over any attribute.
     Raw {
         guard: Guard,
@@ -254,6 +267,7 @@ fn note(seen: &mut Seen, operation: &Operation, written: &Written) {
                 Operation::ParkExhausted { .. } => "ParkExhausted",
                 Operation::Replay { .. } => "Replay",
                 Operation::Discard { .. } => "Discard",
+                Operation::Unstick { .. } => "Unstick",
                 Operation::Raw { .. } => "Raw",
             };
             *seen.took_hold.entry(kind).or_default() += 1;
@@ -317,6 +331,7 @@ fn write_of(
             replay(&record(*stale)?, &who, NOW, &policy(false), *forget).ok()
         }
         Operation::Discard { stale } => discard(&record(*stale)?, &who, NOW, &policy(false)).ok(),
+        Operation::Unstick { stale } => unstick(&record(*stale)?, &who, NOW).ok(),
         Operation::Raw { guard, edits } => Some(GuardedWrite {
             key: key.clone(),
             guard: guard.clone(),
@@ -449,6 +464,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         3 => (any::<bool>(), any::<bool>())
             .prop_map(|(stale, forget)| Operation::Replay { stale, forget }),
         3 => any::<bool>().prop_map(|stale| Operation::Discard { stale }),
+        2 => any::<bool>().prop_map(|stale| Operation::Unstick { stale }),
     ];
     prop_oneof![
         6 => worked,

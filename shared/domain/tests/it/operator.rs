@@ -7,11 +7,14 @@ use domain::{
     item::{Attribute, Value},
     limits,
     record::{ErrorNote, State, StateName},
-    transition::{CannotReplay, Operator, Policy, discard, replay},
+    transition::{
+        CannotReplay, CannotUnstick, FencedOutcome, Leased, Operated, Operator, Policy, Standing,
+        discard, replay, settle_operation, unstick,
+    },
     write::Written,
 };
 
-use crate::{NOW, Table, claimed, held, owner, policy, sweep::in_state, take};
+use crate::{DAY, MS, NOW, Table, claimed, held, owner, policy, sweep::in_state, take};
 
 const ADA: Operator<'_> = Operator { name: "ada", reason: "fixed the account" };
 
@@ -110,7 +113,7 @@ fn a_discarded_event_is_closed_expires_and_is_not_run() {
     }
     assert_eq!(table.record().replays, 1);
     let leased = take(&mut table, "b", NOW);
-    let settled = domain::transition::Leased::Settled(StateName::Discarded);
+    let settled = Leased::Settled(StateName::Discarded);
     assert_eq!(format!("{leased:?}"), format!("{settled:?}"));
 }
 
@@ -125,6 +128,7 @@ fn an_operators_words_are_kept_and_bounded() {
         panic!("no history")
     };
     let [Value::Map(entry)] = history.as_slice() else { panic!("{history:?}") };
+    assert_eq!(entry["did"], "replay".into());
     assert_eq!(entry["by"], "ada".into());
     assert_eq!(entry["at"], NOW.millis().into());
     let Value::Text(reason) = &entry["reason"] else { panic!("no reason") };
@@ -132,13 +136,140 @@ fn an_operators_words_are_kept_and_bounded() {
     assert!(long.starts_with(reason.as_str()));
 }
 
+// ---- unstick --------------------------------------------------------------------------------
+
+#[test]
+fn only_a_lease_that_somebody_holds_is_taken_away() {
+    for state in [StateName::Received, StateName::Failed, StateName::Done, StateName::Discarded] {
+        let refused = unstick(&in_state(state).record(), &ADA, NOW);
+        assert_eq!(refused.err(), Some(CannotUnstick::State(state)));
+    }
+    let mut table = in_state(StateName::Processing);
+    let entry = Value::Map(BTreeMap::new());
+    for (count, allowed) in [(limits::MAX_REPLAYS - 1, true), (limits::MAX_REPLAYS, false)] {
+        table.set(Attribute::Replays, Value::List(vec![entry.clone(); count]));
+        let freed = unstick(&table.record(), &ADA, NOW);
+        assert_eq!(freed.err(), (!allowed).then_some(CannotUnstick::TooOften));
+    }
+}
+
+#[test]
+fn a_lease_taken_away_leaves_the_next_worker_all_but_the_lease() {
+    let mut table = claimed();
+    let (lease, _) = held(&mut table, "a", NOW);
+    table.write(&lease.journal(&[(step_name(), done_by("a"))]).write);
+    free(&mut table);
+    let record = table.record();
+    let due_at = NOW.plus(limits::GRACE);
+    assert_eq!(record.state, State::Received { not_before: None, due_at });
+    assert_eq!((record.attempt, record.attempt_limit, record.steps.len()), (1, 3, 1));
+    assert_eq!((record.lease_owner, record.replays), (None, 1));
+    assert_eq!(table.item().get(&Attribute::LeaseUntil), None);
+    // At once, though the lease that was taken away would have gone on for long.
+    let (next, record) = held(&mut table, "b", NOW);
+    assert_eq!((next.fence(), record.steps.len()), (2, 1));
+}
+
+#[test]
+fn the_worker_whose_lease_was_taken_away_changes_nothing_before_or_after_the_next_one() {
+    let error = ErrorNote::new("x", "y", NOW);
+    for taken_over in [false, true] {
+        let mut table = claimed();
+        let (lease, _) = held(&mut table, "a", NOW);
+        free(&mut table);
+        let standing = if taken_over {
+            held(&mut table, "b", NOW);
+            Standing::HeldElsewhere(NOW.plus(limits::MAX_LEASE))
+        } else {
+            Standing::Waiting(None)
+        };
+        let before = table.clone();
+        for late in [
+            lease.journal(&[(step_name(), done_by("a"))]),
+            lease.complete(&[], NOW, &policy()),
+            lease.release(DAY, &error, &[], NOW),
+            lease.park(&error, &[], NOW),
+        ] {
+            let written = table.write(&late.write);
+            let outcome = late.settle(written).expect("readable");
+            assert_eq!(outcome, FencedOutcome::Lost(standing), "{late:?}");
+            assert_eq!(table, before);
+        }
+    }
+}
+
+#[test]
+fn a_lease_that_ended_while_the_operator_looked_is_not_taken_away() {
+    let seen = in_state(StateName::Processing).record();
+    let write = unstick(&seen, &ADA, NOW).expect("held");
+    for state in [StateName::Received, StateName::Done, StateName::Failed] {
+        let mut table = in_state(state);
+        let before = table.clone();
+        assert!(matches!(table.write(&write), Written::Refused(_)), "{state}");
+        assert_eq!(table, before);
+    }
+    // Taken over: the next worker's lease is not the one that was seen.
+    let mut table = in_state(StateName::Processing);
+    held(&mut table, "b", NOW.plus(DAY));
+    assert!(matches!(table.write(&write), Written::Refused(_)));
+}
+
+#[test]
+fn used_up_attempts_are_not_given_back_with_the_lease() {
+    let mut table = in_state(StateName::Processing);
+    table.set(Attribute::AttemptLimit, 1_i64);
+    free(&mut table);
+    assert!(matches!(take(&mut table, "b", NOW), Leased::Exhausted(_)));
+}
+
+// ---- what became of it ----------------------------------------------------------------------
+
+#[test]
+fn an_operators_write_whose_answer_got_lost_took_hold_whatever_happened_since() {
+    let mut table = in_state(StateName::Failed);
+    let write = replay(&table.record(), &ADA, NOW, &policy(), false).expect("parked");
+    let first = table.write(&write);
+    assert_eq!(settle_operation(&write, first), Ok(Operated::Applied));
+    held(&mut table, "b", NOW);
+    free(&mut table);
+    let again = table.write(&write);
+    assert!(matches!(again, Written::Refused(Some(_))));
+    assert_eq!(settle_operation(&write, again), Ok(Operated::Applied));
+}
+
+#[test]
+fn an_operator_who_was_too_late_hears_how_the_event_stands() {
+    let seen = in_state(StateName::Failed);
+    let write = discard(&seen.record(), &ADA, NOW, &policy()).expect("parked");
+    let mut table = seen.clone();
+    // Another operator, a moment later: not this one's entry.
+    let other = replay(&seen.record(), &ADA, NOW.plus(MS), &policy(), false).expect("parked");
+    table.write(&other);
+    let refused = table.write(&write);
+    assert_eq!(settle_operation(&write, refused), Ok(Operated::Lost(Standing::Waiting(None))));
+    let gone = Written::Refused(None);
+    assert_eq!(settle_operation(&write, gone), Ok(Operated::Lost(Standing::Gone)));
+}
+
+fn free(table: &mut Table) {
+    let write = unstick(&table.record(), &ADA, NOW).expect("held");
+    let written = table.write(&write);
+    assert_eq!(settle_operation(&write, written), Ok(Operated::Applied));
+}
+
+fn step_name() -> StepName {
+    StepName::new("mail").expect("valid")
+}
+
+fn done_by(who: &str) -> StepEntry {
+    let state = StepState::Done { result: "1".into() };
+    StepEntry { state, key: "k".into(), owner: owner(who), at: NOW }
+}
+
 fn done_with_a_step() -> Table {
     let mut table = claimed();
     let (lease, _) = held(&mut table, "a", NOW);
-    let state = StepState::Done { result: "1".into() };
-    let entry = StepEntry { state, key: "k".into(), owner: owner("a"), at: NOW };
-    let name = StepName::new("mail").expect("valid");
-    table.write(&lease.complete(&[(name, entry)], NOW, &policy()).write);
+    table.write(&lease.complete(&[(step_name(), done_by("a"))], NOW, &policy()).write);
     assert_eq!(table.record().steps.len(), 1);
     table
 }
