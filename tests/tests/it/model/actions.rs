@@ -1,5 +1,7 @@
 //! What may happen next in a world, and what becomes of a call.
 
+use domain::record::StateName;
+
 use super::{
     kept::Kept,
     world::{Delivery, Stage, Sweeper, Truth, Work, Worker, Working, World},
@@ -42,6 +44,7 @@ pub(super) enum Fate {
 pub(super) enum Wish {
     Replay,
     Discard,
+    Unstick,
 }
 
 impl World {
@@ -60,9 +63,17 @@ impl World {
         if self.faults > 0 && self.messages == 1 {
             actions.push(Action::DuplicateMessage);
         }
-        if self.operations > 0 && self.for_operator().is_some() {
-            actions.push(Action::Operate(Wish::Replay));
-            actions.push(Action::Operate(Wish::Discard));
+        if self.operations > 0
+            && let Some(record) = self.for_operator()
+        {
+            let wishes: &[Wish] = match record.state.name() {
+                StateName::Processing => &[Wish::Unstick],
+                StateName::Received
+                | StateName::Done
+                | StateName::Failed
+                | StateName::Discarded => &[Wish::Replay, Wish::Discard],
+            };
+            actions.extend(wishes.iter().map(|wish| Action::Operate(*wish)));
         }
         // Before the first claim, and after the last record, one moment is as another.
         if self.ticks > 0 && self.record.is_some() {

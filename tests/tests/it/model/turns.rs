@@ -15,7 +15,7 @@ use domain::{
     time::Timestamp,
     transition::{
         Claimed, Fenced, FencedOutcome, Leased, Operator, Policy, Requeue, Standing, claim,
-        discard, lease, park_exhausted, replay, requeue,
+        discard, lease, park_exhausted, replay, requeue, unstick,
     },
     write::Written,
 };
@@ -369,16 +369,17 @@ impl Protocol {
         world.sweeper = swept.unwrap_or(Sweeper::Looked { seen, at });
     }
 
-    /// An operator runs it again, or gives it up.
+    /// An operator runs it again, gives it up, or takes it from its worker, alive or not.
     fn operate(&self, world: &mut World, wish: Wish) {
         let Some(seen) = world.for_operator().cloned() else { return };
         let operator = Operator { name: "night shift", reason: "fixed" };
         let now = world.clock(Party::Operator);
         let (write, what) = match wish {
-            Wish::Replay => (replay(&seen, &operator, now, &policy(), false), "replayed"),
-            Wish::Discard => (discard(&seen, &operator, now, &policy()), "discarded"),
+            Wish::Replay => (replay(&seen, &operator, now, &policy(), false).ok(), "replayed"),
+            Wish::Discard => (discard(&seen, &operator, now, &policy()).ok(), "discarded"),
+            Wish::Unstick => (unstick(&seen, &operator, now).ok(), "unstuck"),
         };
-        if let Ok(write) = write
+        if let Some(write) = write
             && let Written::Applied(_) = world.write(Party::Operator, &write)
         {
             world.operations -= 1;

@@ -191,8 +191,8 @@ impl World {
         };
         self.record.as_ref().filter(|record| match record.state.name() {
             StateName::Failed => !too_late(record),
-            StateName::Done => true,
-            StateName::Received | StateName::Processing | StateName::Discarded => false,
+            StateName::Done | StateName::Processing => true,
+            StateName::Received | StateName::Discarded => false,
         })
     }
 
@@ -268,7 +268,8 @@ impl World {
         if is == StateName::Done {
             self.truth.local_effects += 1;
         }
-        if after.lease_owner != before.lease_owner && after.attempt <= before.attempt {
+        let another = after.lease_owner.is_some() && after.lease_owner != before.lease_owner;
+        if another && after.attempt <= before.attempt {
             self.truth.breaks(Broken::FenceNotRaised);
         }
         if self.is_cut_short(by, &before, after) {
@@ -281,8 +282,12 @@ impl World {
         }
     }
 
-    /// Whether somebody ends a lease that by its holder's own clock has not ended.
+    /// Whether somebody ends a lease that by its holder's own clock has not ended. Only an operator
+    /// may.
     fn is_cut_short(&self, by: Party, before: &Kept, after: &Kept) -> bool {
+        if by == Party::Operator {
+            return false;
+        }
         let State::Processing { lease_until, .. } = before.state else { return false };
         let still_held = matches!(after.state, State::Processing { .. })
             && after.lease_owner == before.lease_owner;
