@@ -398,10 +398,7 @@ impl Ledger {
     /// # Errors
     /// If it cannot be known, or read.
     pub async fn read_outline(&self, key: &EventKey) -> Result<Option<Item>, LedgerError> {
-        let wanted = || Attribute::ALL.into_iter().filter(|a| *a != Attribute::Payload);
-        let names: HashMap<_, _> =
-            wanted().map(|a| (format!("#{}", a.name()), a.name().to_owned())).collect();
-        let projection = wanted().map(|a| format!("#{}", a.name())).collect::<Vec<_>>().join(",");
+        let (projection, names) = outline();
         let get = self
             .client
             .get_item()
@@ -444,7 +441,7 @@ impl Ledger {
         }
     }
 
-    fn error<E: ProvideErrorMetadata, R>(
+    pub(crate) fn error<E: ProvideErrorMetadata, R>(
         &self,
         call: &'static str,
         error: &aws_sdk_dynamodb::error::SdkError<E, R>,
@@ -453,7 +450,17 @@ impl Ledger {
     }
 }
 
-fn index_entry(attributes: &HashMap<String, AttributeValue>) -> Option<(EventKey, Timestamp)> {
+/// All but the payload, as a projection and its names.
+pub(crate) fn outline() -> (String, HashMap<String, String>) {
+    let wanted = || Attribute::ALL.into_iter().filter(|a| *a != Attribute::Payload);
+    let names = wanted().map(|a| (format!("#{}", a.name()), a.name().to_owned())).collect();
+    let projection = wanted().map(|a| format!("#{}", a.name())).collect::<Vec<_>>().join(",");
+    (projection, names)
+}
+
+pub(crate) fn index_entry(
+    attributes: &HashMap<String, AttributeValue>,
+) -> Option<(EventKey, Timestamp)> {
     let pk = attributes.get(Attribute::Pk.name())?.as_s().ok()?;
     let due_at = attributes.get(Attribute::DueAt.name())?.as_n().ok()?;
     Some((EventKey::parse(pk).ok()?, Timestamp::from_millis(due_at.parse().ok()?)))

@@ -2,6 +2,7 @@
 //!
 //! Absent on purpose: any decision. What may change, and when, is `domain`'s.
 
+mod browse;
 mod expression;
 mod item;
 mod ledger;
@@ -9,6 +10,7 @@ mod outcome;
 pub mod payload;
 mod table;
 
+pub use browse::Scanned;
 pub use ledger::{Backlog, Committed, Ledger, Returning};
 pub use outcome::{LedgerError, RetryConflicts};
 pub use table::create_table;
