@@ -52,8 +52,8 @@ impl Outgoing {
 /// The SQS queue of one deployment.
 #[derive(Clone, Debug)]
 pub struct Queue {
-    client: Client,
-    url: String,
+    pub(crate) client: Client,
+    pub(crate) url: String,
 }
 
 impl Queue {
@@ -167,7 +167,7 @@ impl Queue {
         changed.map(drop).map_err(|error| self.error("ChangeMessageVisibility", &error))
     }
 
-    fn error<E: ProvideErrorMetadata, R>(
+    pub(crate) fn error<E: ProvideErrorMetadata, R>(
         &self,
         call: &'static str,
         error: &SdkError<E, R>,
