@@ -19,7 +19,9 @@ macro_rules! complain {
 pub mod check;
 pub mod demo;
 pub mod dev;
+pub mod events;
 pub mod providers;
+pub mod queue;
 pub mod send;
 pub mod verify;
 

@@ -6,6 +6,7 @@
 
 pub mod commands;
 pub mod lambda;
+pub mod operate;
 pub mod queue;
 pub mod services;
 pub mod stack;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use hookonce::commands::{self, check, demo, dev, providers, send, verify};
+use hookonce::commands::{self, check, demo, dev, events, providers, queue, send, verify};
 
 /// Webhook idempotency on AWS Lambda, DynamoDB and SQS.
 ///
@@ -23,6 +23,8 @@ enum Command {
     Verify(verify::VerifyArgs),
     Check(check::CheckArgs),
     Providers(providers::ProvidersArgs),
+    Events(events::EventsArgs),
+    Queue(queue::QueueArgs),
     /// Run as one of the functions, through the Lambda Runtime API
     #[command(hide = true)]
     Function {
@@ -46,6 +48,8 @@ fn main() -> ExitCode {
         Command::Demo(args) => commands::exit(on_threads(demo::run(args))),
         Command::Dev(args) => commands::exit(on_threads(dev::run(args))),
         Command::Send(args) => commands::exit(on_threads(send::run(args))),
+        Command::Events(args) => commands::exit(on_threads(events::run(args))),
+        Command::Queue(args) => commands::exit(on_threads(queue::run(args))),
         Command::Function { which } => function(which),
     }
 }

@@ -42,6 +42,8 @@ fn every_command_explains_itself_and_none_at_all_shows_how_to_call_it() {
         ("verify", "--request"),
         ("check", "--config"),
         ("providers", "--markdown"),
+        ("events", "--endpoint"),
+        ("queue", "--queue-url"),
     ] {
         let help = run(folder.path(), &[command, "--help"]);
         assert_eq!(help.code, Some(0), "{help:?}");

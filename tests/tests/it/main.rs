@@ -16,6 +16,7 @@ mod fingerprints;
 mod http_destination;
 mod lost_response;
 mod model;
+mod operate;
 mod parallel;
 mod payloads;
 mod providers_command;
