@@ -19,6 +19,7 @@ macro_rules! complain {
 pub mod check;
 pub mod demo;
 pub mod dev;
+pub mod doctor;
 pub mod events;
 pub mod providers;
 pub mod queue;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use hookonce::commands::{self, check, demo, dev, events, providers, queue, send, verify};
+use hookonce::commands::{self, check, demo, dev, doctor, events, providers, queue, send, verify};
 
 /// Webhook idempotency on AWS Lambda, DynamoDB and SQS.
 ///
@@ -25,6 +25,7 @@ enum Command {
     Providers(providers::ProvidersArgs),
     Events(events::EventsArgs),
     Queue(queue::QueueArgs),
+    Doctor(doctor::DoctorArgs),
     /// Run as one of the functions, through the Lambda Runtime API
     #[command(hide = true)]
     Function {
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Dev(args) => commands::exit(on_threads(dev::run(args))),
         Command::Send(args) => commands::exit(on_threads(send::run(args))),
         Command::Events(args) => commands::exit(on_threads(events::run(args))),
+        Command::Doctor(args) => commands::exit(on_threads(doctor::run(args))),
         Command::Queue(args) => commands::exit(on_threads(queue::run(args))),
         Command::Function { which } => function(which),
     }

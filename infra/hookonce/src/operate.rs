@@ -7,6 +7,7 @@
 pub mod act;
 pub mod connect;
 pub mod dead_letters;
+pub mod doctor;
 pub mod explain;
 pub mod page;
 pub mod policies;

@@ -4,6 +4,7 @@
 
 mod browse;
 mod expression;
+mod inspect;
 mod item;
 mod ledger;
 mod outcome;
@@ -11,6 +12,7 @@ pub mod payload;
 mod table;
 
 pub use browse::Scanned;
+pub use inspect::{Index, Table};
 pub use ledger::{Backlog, Committed, Ledger, Returning};
 pub use outcome::{LedgerError, RetryConflicts};
 pub use table::create_table;

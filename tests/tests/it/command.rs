@@ -44,6 +44,7 @@ fn every_command_explains_itself_and_none_at_all_shows_how_to_call_it() {
         ("providers", "--markdown"),
         ("events", "--endpoint"),
         ("queue", "--queue-url"),
+        ("doctor", "--queue-url"),
     ] {
         let help = run(folder.path(), &[command, "--help"]);
         assert_eq!(help.code, Some(0), "{help:?}");

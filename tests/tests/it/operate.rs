@@ -577,6 +577,36 @@ async fn a_look_at_dead_letters_that_fails_halfway_gives_them_back() {
     assert_eq!(depth(&world, &dead).await, (1, 0));
 }
 
+// ---- doctor ---------------------------------------------------------------------------------
+
+#[tokio::test]
+async fn a_doctor_finds_nothing_bad_where_nothing_is_and_names_what_is() {
+    let world = World::start().await;
+    let operator = Terminal::at(&world);
+    // A queue without a dead-letter queue.
+    let bad = async || -> Vec<String> {
+        let findings = operator.json(&["doctor"]).await;
+        assert!(findings.len() > 6, "{findings:?}");
+        let bad = findings.iter().filter(|finding| finding["verdict"] == "bad");
+        assert!(bad.clone().all(|finding| finding["advice"].is_string()), "{findings:?}");
+        bad.map(|finding| finding["what"].as_str().expect("text").to_owned()).collect()
+    };
+    assert_eq!(bad().await, ["redrive policy"]);
+    said(&operator.run(&["doctor"]).await, 1, &["bad      redrive policy"]);
+    dead_letter_queue(&world, 100).await;
+    assert_eq!(bad().await, [""; 0]);
+    let healthy = ["good     table", "good     index", "good     TTL", "good     clock"];
+    said(&operator.run(&["doctor"]).await, 0, &healthy);
+    // Nobody has swept for an hour.
+    world.claim(&stripe_config(), "evt_1").await;
+    assert_eq!(bad().await, [""; 0]);
+    let long_ago = Clock::default().now().minus(Duration::from_secs(3600)).millis();
+    world.tamper("evt_1", "due_at", AttributeValue::N(long_ago.to_string())).await;
+    assert_eq!(bad().await, ["sweeper"]);
+    let nowhere = ["doctor", "--config", "nowhere.toml"];
+    said(&operator.run(&nowhere).await, 1, &["bad      retention", "nowhere.toml"]);
+}
+
 // ---- wrong calls ----------------------------------------------------------------------------
 
 #[tokio::test]
@@ -665,6 +695,8 @@ async fn an_event_of_the_embedded_stack_is_listed_and_shown_by_its_own_address()
     let queue_url = format!("{}/000000000000/hookonce-events", dev.url("sqs"));
     let status = run(&["queue", "status", "--queue-url", &queue_url]).await;
     said(&status, 0, &["dead letters  0 waiting"]);
+    let doctor = run(&["doctor", "--endpoint", endpoint, "--queue-url", &queue_url]).await;
+    said(&doctor, 0, &["good     index", "warning  visibility"]);
 }
 
 // ---- helpers --------------------------------------------------------------------------------
