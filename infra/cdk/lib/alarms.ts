@@ -13,7 +13,7 @@ import type { Hookonce } from './hookonce.js';
 import { OPEN_BY_DUE } from './limits.js';
 import type { HookonceProps } from './props.js';
 
-/** What calls for a person. `docs/deploy.md` says what to do about each. */
+/** What calls for a person. `docs/runbook.md` says what to do about each. */
 export interface HookonceAlarms {
   /** Events are parked. */
   readonly parked: Alarm;

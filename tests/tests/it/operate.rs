@@ -26,7 +26,7 @@ use tests::{
     dev::{Dev, eventually},
     handlers::Scripted,
     play::{Callee, Gate, accounts, balance, credit, stripe_policy, stripe_with},
-    programs::{Ended, hookonce},
+    programs::{Ended, hookonce, run},
     proxy::{Fault, FaultProxy},
     world::{TABLE, World, deliver, stripe_body, stripe_config, stripe_delivery, stripe_key},
 };
@@ -697,6 +697,34 @@ async fn an_event_of_the_embedded_stack_is_listed_and_shown_by_its_own_address()
     said(&status, 0, &["dead letters  0 waiting"]);
     let doctor = run(&["doctor", "--endpoint", endpoint, "--queue-url", &queue_url]).await;
     said(&doctor, 0, &["good     index", "warning  visibility"]);
+}
+
+// ---- the runbook ----------------------------------------------------------------------------
+
+/// Who follows it at night must not be told that there is no such option.
+#[test]
+fn every_command_of_the_runbook_is_one() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/runbook.md");
+    let page = std::fs::read_to_string(page).expect("the runbook");
+    let mut helps = BTreeMap::new();
+    let mut commands = 0;
+    for line in page.lines().filter_map(|line| line.strip_prefix("$ hookonce ")) {
+        commands += 1;
+        let words: Vec<_> = line.split_whitespace().take_while(|word| *word != "#").collect();
+        let is_name = |word: &&&str| word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+        let nested = ["events", "queue", "providers"].contains(&words[0]);
+        let path: Vec<_> =
+            words.iter().take(if nested { 2 } else { 1 }).take_while(is_name).copied().collect();
+        let help = helps.entry(path.clone()).or_insert_with(|| {
+            let help = run(&std::env::temp_dir(), &[&path[..], &["--help"]].concat());
+            assert_eq!(help.code, Some(0), "{path:?}: {help:?}");
+            help.stdout
+        });
+        for option in words.iter().filter(|word| word.starts_with("--")) {
+            assert!(help.contains(option), "{path:?} has no {option}");
+        }
+    }
+    assert!(commands > 20, "only {commands} commands");
 }
 
 // ---- helpers --------------------------------------------------------------------------------

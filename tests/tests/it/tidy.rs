@@ -285,6 +285,34 @@ fn the_tests_that_the_failure_modes_name_are_there() {
     }
 }
 
+#[test]
+fn every_alarm_has_its_section_in_the_runbook_and_every_section_its_alarm() {
+    let template = read("template.yaml");
+    let lines: Vec<_> = template.lines().collect();
+    let alarms: BTreeSet<_> = lines
+        .windows(2)
+        .filter(|pair| pair[1] == "    Type: AWS::CloudWatch::Alarm")
+        .filter_map(|pair| pair[0].trim().strip_suffix(':'))
+        .collect();
+    assert!(alarms.len() > 10, "only {alarms:?}");
+    let page = read("docs/runbook.md");
+    let sections: BTreeSet<_> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .filter(|heading| heading.ends_with("Alarm"))
+        .collect();
+    assert_eq!(sections, alarms);
+    for section in page.split("\n## ").filter(|section| alarms.contains(first_line(section))) {
+        for part in ["**Means.**", "**First look.**", "**Usual causes", "**Do.**"] {
+            assert!(section.contains(part), "{} has no {part}", first_line(section));
+        }
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
 /// The page is the place to see what each fault breaks: it names all there are, and no other.
 #[test]
 fn every_seeded_fault_stands_beside_what_it_breaks() {
