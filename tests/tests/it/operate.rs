@@ -407,6 +407,17 @@ async fn lists_keep_to_what_is_asked_for_and_pages_leave_nothing_out() {
     assert_eq!(list(&["--state", "processing,failed"]).await, BTreeSet::new());
     assert_eq!(list(&["--state", "received,done"]).await, ids(0..10));
     assert_eq!(list(&["--source", "stripe-2"]).await, BTreeSet::new());
+    // Pages that end by what they looked at, some of them without having found any.
+    for state in ["done", "received"] {
+        let expected = if state == "done" { ids(0..7) } else { ids(7..10) };
+        let (all, none) =
+            (["--state", state, "--look-at", "1"], ["--since", "2999-01-01T00:00:00Z"]);
+        assert_eq!(list(&all).await, expected);
+        assert_eq!(list(&[&all[..], &none].concat()).await, BTreeSet::new());
+    }
+    let first = operator.json(&["events", "list", "--state", "discarded", "--look-at", "4"]).await;
+    assert_eq!((&first[0]["shown"], &first[0]["looked_at"]), (&json!(0), &json!(4)));
+    assert!(first[0]["next"].is_string(), "a part, and not said so: {first:?}");
     assert_eq!(list(&["--since", "1h"]).await, ids(7..10));
     for none in [["--until", "1h"], ["--older-than", "1h"], ["--since", "2999-01-01T00:00:00Z"]] {
         assert_eq!(list(&none).await, BTreeSet::new(), "{none:?}");
@@ -635,6 +646,7 @@ async fn what_cannot_be_done_says_why_and_what_to_do_and_exits_with_its_code() {
         (&["events", "list", "--state", "stuck"], &["received, processing, failed"]),
         (&["events", "list", "--since", "yesterday"], &["2026-01-31T12:00:00Z"]),
         (&["events", "list", "--limit", "0"], &["--limit"]),
+        (&["events", "list", "--look-at", "0"], &["--look-at", "1 at least"]),
         (&["events", "tail", "--every", "1ms"], &["1s at least"]),
         (&["queue", "status", "--queue-url", "events"], &["events"]),
         // It has none.

@@ -165,6 +165,14 @@ fn when(text: &str) -> Result<When, String> {
     at.ok_or_else(|| "neither a time as 2026-01-31T12:00:00Z nor so long ago as 2h".to_owned())
 }
 
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("1 at least".to_owned()),
+        Ok(count) => Ok(count),
+        Err(_) => Err("not a count".to_owned()),
+    }
+}
+
 fn key(text: &str) -> Result<EventKey, String> {
     EventKey::parse(text).map_err(|error| error.to_string())
 }

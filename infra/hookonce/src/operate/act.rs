@@ -22,7 +22,7 @@ use super::{
     Looked,
     explain::held_until,
     look, moment,
-    page::{Cursor, Filter, PageError, page},
+    page::{Bounds, Cursor, Filter, MOST_LOOKED_AT, PageError, page},
     policies::Policies,
 };
 
@@ -224,7 +224,8 @@ pub async fn candidates(
     let mut after: Option<Cursor> = None;
     loop {
         let room = most - found.events.len();
-        let page = page(ledger, filter, after.as_ref(), room.min(AT_A_TIME)).await?;
+        let bounds = Bounds { shown: room.min(AT_A_TIME), looked_at: MOST_LOOKED_AT };
+        let page = page(ledger, filter, after.as_ref(), bounds).await?;
         for entry in page.entries {
             match entry.record {
                 Ok(record) if filter.error.is_none() && is_too_late(&record) => found.too_late += 1,

@@ -53,6 +53,15 @@ pub struct Entry {
     pub record: Result<Box<Record>, LedgerError>,
 }
 
+/// How much a page has at most; one at least of either.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Records that it shows.
+    pub shown: usize,
+    /// Records that it looks at for them: what is read, and paid for.
+    pub looked_at: usize,
+}
+
 /// Where a page ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cursor {
@@ -104,7 +113,7 @@ impl Filter {
     }
 }
 
-/// The records that `filter` wants, after `after`, `limit` of them at most.
+/// The records that `filter` wants, after `after`, within `bounds`.
 ///
 /// # Errors
 /// If the ledger cannot be asked, or `after` is of another listing.
@@ -112,15 +121,15 @@ pub async fn page(
     ledger: &Ledger,
     filter: &Filter,
     after: Option<&Cursor>,
-    limit: usize,
+    bounds: Bounds,
 ) -> Result<Page, PageError> {
     match (filter.needs_scan(), after) {
-        (true, Some(Cursor::Key(key))) => scanned(ledger, filter, Some(key), limit).await,
-        (true, None) => scanned(ledger, filter, None, limit).await,
+        (true, Some(Cursor::Key(key))) => scanned(ledger, filter, Some(key), bounds).await,
+        (true, None) => scanned(ledger, filter, None, bounds).await,
         (false, Some(Cursor::Due(at, key))) => {
-            indexed(ledger, filter, Some((*at, key)), limit).await
+            indexed(ledger, filter, Some((*at, key)), bounds).await
         }
-        (false, None) => indexed(ledger, filter, None, limit).await,
+        (false, None) => indexed(ledger, filter, None, bounds).await,
         (_, Some(other)) => Err(PageError::OtherListing(other.clone())),
     }
 }
@@ -131,12 +140,12 @@ async fn indexed(
     ledger: &Ledger,
     filter: &Filter,
     after: Option<(Timestamp, &EventKey)>,
-    limit: usize,
+    bounds: Bounds,
 ) -> Result<Page, PageError> {
     let mut page = Page::default();
     let mut from = after.map_or(Timestamp::from_millis(0), |(at, _)| at);
     loop {
-        let stretch = stretch(ledger, filter, from, limit).await?;
+        let stretch = stretch(ledger, filter, from, bounds.shown).await?;
         let new =
             stretch.entries.iter().filter(|(at, key)| after.is_none_or(|seen| (*at, key) > seen));
         let new: Vec<_> = new.collect();
@@ -147,7 +156,7 @@ async fn indexed(
         while let Some((at, entry)) = reading.next().await {
             page.looked_at += 1;
             page.entries.extend(entry?);
-            if page.entries.len() >= limit || page.looked_at >= MOST_LOOKED_AT {
+            if page.entries.len() >= bounds.shown || page.looked_at >= bounds.looked_at {
                 let is_last = at + 1 == new.len() && stretch.ends_at.is_none();
                 let (due_at, key) = new[at];
                 page.next = (!is_last).then(|| Cursor::Due(*due_at, key.clone()));
@@ -219,27 +228,27 @@ async fn scanned(
     ledger: &Ledger,
     filter: &Filter,
     after: Option<&str>,
-    limit: usize,
+    bounds: Bounds,
 ) -> Result<Page, PageError> {
     let states: Vec<_> = filter.states.iter().copied().collect();
     let mut page = Page::default();
     let mut after = after.map(str::to_owned);
     loop {
-        let most = SCANNED_AT_ONCE.min(MOST_LOOKED_AT - page.looked_at);
+        let most = SCANNED_AT_ONCE.min(bounds.looked_at - page.looked_at);
         let scanned = ledger.scan(&states, after.as_deref(), most).await?;
         page.looked_at += scanned.looked_at;
         let count = scanned.items.len();
         for (at, (pk, item)) in scanned.items.into_iter().enumerate() {
             let is_wanted = filter.wants_key(&pk);
             page.entries.extend(entry(filter, pk.clone(), item).filter(|_| is_wanted));
-            if page.entries.len() >= limit {
+            if page.entries.len() >= bounds.shown {
                 let is_last = at + 1 == count && scanned.more.is_none();
                 page.next = (!is_last).then_some(Cursor::Key(pk));
                 return Ok(page);
             }
         }
         after = scanned.more;
-        if after.is_none() || page.looked_at >= MOST_LOOKED_AT {
+        if after.is_none() || page.looked_at >= bounds.looked_at {
             page.next = after.map(Cursor::Key);
             return Ok(page);
         }
@@ -284,7 +293,7 @@ impl FromStr for Cursor {
 #[error("a continuation is what the page before says: MILLISECONDS:SOURCE#ID, or SOURCE#ID")]
 pub struct InvalidCursor;
 
-/// Records that one page looks at, whatever it shows: some seconds of reads, some cents of a scan.
+/// Records that a page looks at unless told otherwise: some seconds of reads, a cent of a scan.
 pub const MOST_LOOKED_AT: usize = 10_000;
 /// As many as a megabyte, where a scan stops by itself, has of typical records.
 const SCANNED_AT_ONCE: usize = 1_000;

@@ -24,7 +24,7 @@ use sqs::Queue;
 
 use super::{
     super::{NO, Outcome, WrongCall, YES},
-    Wanted, key,
+    Wanted, at_least_one, key,
 };
 use crate::operate::{
     act::{Acted, Candidate, Candidates, Enqueued, Hands, MOST_REPLAYED, Replay, candidates},
@@ -47,7 +47,7 @@ pub(super) struct ReplayArgs {
     #[command(flatten)]
     wanted: Wanted,
     /// Of a selection the first so many
-    #[arg(long, default_value_t = MOST_REPLAYED)]
+    #[arg(long, default_value_t = MOST_REPLAYED, value_parser = at_least_one)]
     limit: usize,
     /// Call every step again, as if the journal had none
     ///
@@ -172,34 +172,42 @@ pub(super) async fn unstick(ledger: &Ledger, args: UnstickArgs, json: bool) -> O
 }
 
 pub(super) async fn replay(ledger: &Ledger, args: ReplayArgs, json: bool) -> Outcome {
-    let (name, policies) = (args.who.name()?, Policies::load(args.who.config.as_deref()).await?);
-    let queue = args.to.queue().await?;
-    let hands = hands(ledger, queue.as_ref(), &policies, &name, &args.who.reason);
-    let how = Replay { even_done: args.yes, forget_steps: args.forget_steps };
     if args.forget_steps {
         complain!(
             "hookonce: --forget-steps: every step is called again. Keys stay; whoever has \
              forgotten one does it a second time"
         );
     }
-    if args.keys.is_empty() {
-        let filter = args.wanted.filter(&[StateName::Failed], Clock::from_environment().now());
-        let closed = [StateName::Failed, StateName::Done];
-        if let Some(other) = filter.states.iter().find(|state| !closed.contains(state)) {
-            return Err(WrongCall(format!("--state {other}: only failed and done are replayed")));
+    let selected = if args.keys.is_empty() {
+        let found = selected(ledger, args.wanted, args.limit).await?;
+        if !args.yes {
+            return Ok(announce(&found, json));
         }
-        let found = candidates(ledger, &filter, args.limit).await?;
-        return if args.yes {
-            Ok(replay_all(&hands, &found, how, json).await)
-        } else {
-            Ok(announce(&found, json))
-        };
+        Some(found)
+    } else {
+        None
+    };
+    let (name, policies) = (args.who.name()?, Policies::load(args.who.config.as_deref()).await?);
+    let queue = args.to.queue().await?;
+    let hands = hands(ledger, queue.as_ref(), &policies, &name, &args.who.reason);
+    let how = Replay { even_done: args.yes, forget_steps: args.forget_steps };
+    if let Some(found) = selected {
+        return Ok(replay_all(&hands, &found, how, json).await);
     }
     let mut all = YES;
     for key in &args.keys {
         all |= tell(key, &hands.replay(key, how).await?, "replayed", json);
     }
     Ok(all)
+}
+
+async fn selected(ledger: &Ledger, wanted: Wanted, limit: usize) -> Result<Candidates, WrongCall> {
+    let filter = wanted.filter(&[StateName::Failed], Clock::from_environment().now());
+    let replayable = [StateName::Failed, StateName::Done];
+    if let Some(other) = filter.states.iter().find(|state| !replayable.contains(state)) {
+        return Err(WrongCall(format!("--state {other}: only failed and done are replayed")));
+    }
+    Ok(candidates(ledger, &filter, limit).await?)
 }
 
 fn hands<'a>(
@@ -362,7 +370,7 @@ async fn replay_all(hands: &Hands<'_>, found: &Candidates, how: Replay, json: bo
     } else {
         say!("{replayed} of {} replayed", count(found));
         if by_sweep > 0 {
-            say!("{by_sweep} of them could not be enqueued: the sweeper does it");
+            say!("{by_sweep} of them are left to the sweeper to enqueue");
         }
     }
     warn_of_others(found);

@@ -8,11 +8,11 @@ use serde_json::json;
 
 use super::{
     super::{Outcome, YES},
-    Wanted,
+    Wanted, at_least_one,
 };
 use crate::operate::{
     explain, moment,
-    page::{Cursor, Entry, page},
+    page::{Bounds, Cursor, Entry, MOST_LOOKED_AT, page},
     plain,
 };
 
@@ -20,8 +20,8 @@ use crate::operate::{
 ///
 /// Received, processing and failed events stand in an index. Done and discarded ones do not: to
 /// list them the whole table is scanned, in no order, and AWS bills every record that lies between.
-/// A page shows --limit events and looks at 10,000 records at most; if there is more, it says how
-/// to go on.
+/// A page shows --limit events, and looks at --look-at records for them; if there may be more, it
+/// says how to go on.
 #[derive(Args, Debug)]
 pub(super) struct ListArgs {
     #[command(flatten)]
@@ -29,6 +29,9 @@ pub(super) struct ListArgs {
     /// Most events on the page
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
+    /// Most records to look at for them
+    #[arg(long, default_value_t = MOST_LOOKED_AT, value_parser = at_least_one)]
+    look_at: usize,
     /// Go on where the page before ended, as it said
     #[arg(long, value_name = "CONTINUATION")]
     after: Option<Cursor>,
@@ -36,7 +39,8 @@ pub(super) struct ListArgs {
 
 pub(super) async fn run(ledger: &Ledger, args: ListArgs, json: bool) -> Outcome {
     let filter = args.wanted.filter(&NOT_CLOSED, Clock::from_environment().now());
-    let page = page(ledger, &filter, args.after.as_ref(), args.limit.into()).await?;
+    let bounds = Bounds { shown: args.limit.into(), looked_at: args.look_at };
+    let page = page(ledger, &filter, args.after.as_ref(), bounds).await?;
     let next = page.next.as_ref().map(Cursor::to_string);
     if json {
         for entry in &page.entries {
@@ -88,7 +92,7 @@ fn columns(entry: &Entry) -> [String; 6] {
 
 /// The key comes last and whole: it is what one copies.
 fn line([state, received, attempt, event_type, error, key]: [String; 6]) {
-    say!("{state:<10} {received:<24} {attempt:<7} {event_type:<28} {error:<22} {key}");
+    say!("{state:<10} {received:<24} {attempt:<7} {event_type:<28} {error:<24} {key}");
 }
 
 /// What a person may have to do something about.
