@@ -209,11 +209,12 @@ async fn parked(ledger: &Ledger) -> Result<Finding, LedgerError> {
         .try_collect()
         .await?;
     let count: usize = backlogs.iter().map(|backlog| backlog.entries.len()).sum();
+    let more = if backlogs.iter().any(|backlog| backlog.truncated) { " or more" } else { "" };
     Ok(if count == 0 {
         Finding::good(WHAT, "none")
     } else {
         let advice = "a person decides: hookonce events list --state failed";
-        Finding::warning(WHAT, format!("{count} events or more"), advice)
+        Finding::warning(WHAT, format!("{count} event(s){more}"), advice)
     })
 }
 
