@@ -19,6 +19,7 @@ use domain::{
 };
 use dynamo::{Ledger, Returning};
 use futures::{StreamExt as _, stream};
+use hookonce::operate::moment;
 use runtime::clock::Clock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -427,6 +428,26 @@ async fn lists_keep_to_what_is_asked_for_and_pages_leave_nothing_out() {
 }
 
 #[tokio::test]
+async fn a_page_that_reads_on_and_on_for_what_it_wants_neither_skips_nor_repeats() {
+    let world = World::start().await;
+    let operator = Terminal::at(&world);
+    let began = park_old(&world.ledger, 200).await;
+    let since = moment(began.plus(Duration::from_millis(14)));
+    // Small pages, and their first has to read past a hundred that are too old.
+    let list = ["events", "list", "--state", "failed", "--limit", "20", "--since", &since];
+    let keys = pages(&operator, &list).await.concat();
+    let number = |key: &String| key.trim_start_matches("stripe#old_").parse::<u32>().expect("one");
+    assert!(keys.is_sorted_by_key(|key| number(key) / IN_A_MILLISECOND), "{keys:?}");
+    let mut numbers: Vec<_> = keys.iter().map(number).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (14 * IN_A_MILLISECOND..200).collect::<Vec<_>>());
+    // Five at a time, so that the reads end within milliseconds that a shard has more of.
+    let list = ["events", "list", "--limit", "5", "--since", "2999-01-01T00:00:00Z"];
+    let none = operator.json(&list).await;
+    assert_eq!((&none[0]["looked_at"], &none[0]["next"]), (&json!(200), &Value::Null));
+}
+
+#[tokio::test]
 async fn what_a_payload_says_does_not_reach_the_terminal_as_a_command() {
     let world = World::start().await;
     let operator = Terminal::at(&world);
@@ -767,8 +788,8 @@ async fn park(world: &World, id: &str) {
 }
 
 /// Events `old_0`, `old_1`, … that came beyond their horizon, and so were parked by their claims, a
-/// few in each millisecond.
-async fn park_old(ledger: &Ledger, count: u32) {
+/// few in each millisecond. Gives the first one's.
+async fn park_old(ledger: &Ledger, count: u32) -> Timestamp {
     let policy = stripe_policy(&stripe_config());
     let now = Clock::default().now();
     let parked = stream::iter(0..count).map(|number| {
@@ -788,6 +809,7 @@ async fn park_old(ledger: &Ledger, count: u32) {
         async move { ledger.write(&claim.write, Returning::Nothing).await.expect("parked") }
     });
     parked.buffer_unordered(8).for_each(|_| async {}).await;
+    now
 }
 
 /// Gives the queue a dead-letter queue.
