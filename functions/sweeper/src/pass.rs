@@ -17,7 +17,7 @@ use domain::{
 use dynamo::{Backlog, Ledger, LedgerError, Returning};
 use futures::{StreamExt as _, stream};
 use runtime::{clock::Clock, telemetry::SweepLine};
-use sqs::{Message, Outgoing, Queue};
+use sqs::Queue;
 use tokio::time::Instant;
 
 /// The sweeper.
@@ -158,12 +158,7 @@ impl Sweeper {
                 if !self.bump(&requeue).await? {
                     return Ok(Swept::Nothing);
                 }
-                let key = record.key.clone();
-                let event_type = record.event_type.clone();
-                let object_id = record.object_id.clone();
-                let message = Message { key, event_type };
-                let outgoing = Outgoing { object_id, ..Outgoing::from(message) };
-                self.queue.send(&outgoing).await?;
+                self.queue.send(&record.into()).await?;
                 Ok(Swept::Requeued)
             }
             Sweep::Park(park) => match self.ledger.write(&park, Returning::Nothing).await? {

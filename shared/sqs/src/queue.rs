@@ -7,7 +7,7 @@ use aws_sdk_sqs::{
     error::{ProvideErrorMetadata, SdkError},
     types::{QueueAttributeName, SendMessageBatchRequestEntry},
 };
-use domain::effects::hex;
+use domain::{effects::hex, record::Record};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
@@ -29,6 +29,15 @@ pub struct Outgoing {
 impl From<Message> for Outgoing {
     fn from(message: Message) -> Self {
         Self { message, object_id: None, delay: Duration::ZERO }
+    }
+}
+
+impl From<&Record> for Outgoing {
+    /// For an event that is enqueued again.
+    fn from(record: &Record) -> Self {
+        let (key, event_type) = (record.key.clone(), record.event_type.clone());
+        let object_id = record.object_id.clone();
+        Self { object_id, ..Self::from(Message { key, event_type }) }
     }
 }
 

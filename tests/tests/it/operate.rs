@@ -799,6 +799,7 @@ async fn park_old(ledger: &Ledger, count: u32) -> Timestamp {
             event_type: Some("charge.refunded".into()),
             object_id: None,
             occurred_at: Some(Timestamp::from_secs(0)),
+            coalesces_until: None,
             payload: b"{}".to_vec(),
             content_type: None,
             headers: Vec::new(),

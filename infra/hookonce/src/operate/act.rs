@@ -16,7 +16,7 @@ use domain::{
 use dynamo::{Ledger, LedgerError, Returning};
 use futures::{StreamExt as _, stream};
 use runtime::clock::Clock;
-use sqs::{Message, Queue};
+use sqs::Queue;
 
 use super::{
     Looked,
@@ -186,8 +186,7 @@ impl Hands<'_> {
         let Some(queue) = self.queue else {
             return Enqueued::BySweep("no queue was named".to_owned());
         };
-        let message = Message { key: record.key.clone(), event_type: record.event_type.clone() };
-        match queue.send(&message).await {
+        match queue.send(&record.into()).await {
             Ok(()) => Enqueued::Sent,
             Err(error) => Enqueued::BySweep(error.to_string()),
         }

@@ -295,8 +295,7 @@ async fn enqueue(
     if !bump.settle(&ledger.write(&bump.write, Returning::Nothing).await?) {
         return Ok(false);
     }
-    let event_type = record.event_type.clone();
-    queue.send(&Message { key: record.key.clone(), event_type }).await?;
+    queue.send(&(&**record).into()).await?;
     Ok(true)
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use domain::{
     effects::{StepEntry, StepState, hex},
-    record::{Record, State},
+    record::{KeptPayload, Record, State},
     sweep::{Sweep, sweep},
     time::Timestamp,
 };
@@ -193,8 +193,14 @@ pub fn whole_as_json(looked: &Looked, now: Timestamp, skew: Duration) -> Value {
         moments.iter().map(one).collect()
     };
     let mut whole = as_json(record);
-    whole["payload_bytes"] = json!(record.payload.as_ref().map(|stored| stored.bytes.len()));
-    whole["payload_codec"] = json!(record.payload.as_ref().map(|stored| &stored.codec));
+    let (bytes, codec, key) = match &record.payload {
+        None => (None, None, None),
+        Some(KeptPayload::Inline(stored)) => (Some(stored.bytes.len()), Some(&stored.codec), None),
+        Some(KeptPayload::Elsewhere { codec, key }) => (None, Some(codec), Some(key)),
+    };
+    whole["payload_bytes"] = json!(bytes);
+    whole["payload_codec"] = json!(codec);
+    whole["payload_ref"] = json!(key);
     whole["steps"] =
         record.steps.iter().map(|(name, entry)| (name.to_string(), step(entry))).collect();
     whole["history"] = history
@@ -297,6 +303,7 @@ mod tests {
             event_type: None,
             object_id: None,
             occurred_at: None,
+            coalesces_until: None,
             payload: b"{}".to_vec(),
             content_type: None,
             headers: Vec::new(),

@@ -7,7 +7,7 @@ use domain::{
     effects::{StepState, hex},
     event::EventKey,
     limits,
-    record::Record,
+    record::{KeptPayload, Record},
     time::Timestamp,
 };
 use dynamo::{Ledger, payload};
@@ -73,10 +73,15 @@ fn print(looked: &Looked, now: Timestamp) {
 }
 
 fn facts(record: &Record) -> Vec<(&'static str, String)> {
-    let payload = record.payload.as_ref().map_or_else(
-        || "dropped when the event was done".to_owned(),
-        |stored| format!("{} bytes stored, {}", stored.bytes.len(), stored.codec),
-    );
+    let payload = match &record.payload {
+        None => "dropped when the event was done".to_owned(),
+        Some(KeptPayload::Inline(stored)) => {
+            format!("{} bytes stored, {}", stored.bytes.len(), stored.codec)
+        }
+        Some(KeptPayload::Elsewhere { codec, key }) => {
+            format!("in the bucket under {}, {codec}", plain(key))
+        }
+    };
     let error = record.last_error.as_ref();
     let optional = [
         ("type", record.event_type.clone()),
@@ -117,6 +122,18 @@ pub(super) async fn payload(ledger: &Ledger, args: &PayloadArgs) -> Outcome {
             hex(&looked.record.payload_sha256)
         );
         return Ok(NO);
+    };
+    let stored = match stored {
+        KeptPayload::Inline(stored) => stored,
+        KeptPayload::Elsewhere { codec, key } => {
+            complain!(
+                "hookonce: the payload of {} fits on no record: it lies in the deployment's bucket \
+                 for payloads under {}, encoded by {codec}",
+                plain(&args.key.to_string()),
+                plain(key)
+            );
+            return Ok(NO);
+        }
     };
     let bytes = payload::decode(stored)?;
     if Sha256::digest(&bytes)[..] != looked.record.payload_sha256 {
