@@ -1,0 +1,175 @@
+"""What must hold of a stack that was deployed. Each gives what it counted, for the report.
+
+They run in this order: while a sweep is awaited, the others have their turn.
+"""
+
+import contextlib
+import json
+from collections import Counter
+
+from cloud import until
+from deployment import Deployment
+
+SWEPT_SECONDS = 240
+"""An event is left alone for a minute, the schedule takes up to another, and starting it a while."""
+
+
+def a_lost_message_leaves_a_record_behind(on: Deployment) -> str:
+    with on.worker_paused():
+        on.deliver_new("evt_lost")
+        on.lose_message("evt_lost")
+    record = on.record("evt_lost")
+    assert record["state"] == "received", record["state"]
+    return "1 record received, 0 messages"
+
+
+def copies_of_one_event_take_hold_once(on: Deployment) -> str:
+    answered = on.deliver("evt_copies", "--times", "20", "--parallel", "8")
+    assert answered == {"200": 20}, answered
+    on.sent += Counter(new=1, duplicate=19)
+    on.await_state("evt_copies", "done")
+    calls = on.calls("evt_copies")
+    assert [call["calls"] for call in calls] == [1], calls
+    assert calls[0]["signed"], "the destination cannot verify what it is sent"
+    return "20 deliveries, 1 call"
+
+
+def a_forged_delivery_writes_nothing(on: Deployment) -> str:
+    answered = on.deliver("evt_forged", "--tamper", "--times", "3")
+    assert answered == {"401": 3}, answered
+    on.sent["rejected"] += 3
+    assert on.record("evt_forged") is None
+    return "3 deliveries, 3 refused"
+
+
+def a_source_whose_secret_is_a_parameter_is_received_too(on: Deployment) -> str:
+    on.deliver_new("delivery-1", provider="github")
+    on.await_state("delivery-1", "done", provider="github")
+    return "1 event done"
+
+
+def of_a_batch_only_what_failed_is_tried_again(on: Deployment) -> str:
+    events = [f"evt_batch_{n}" for n in range(6)]
+    failing = [f"evt_fails-once_{n}" for n in range(3)]
+    with on.worker_paused():
+        for event in [*events, *failing]:
+            on.deliver_new(event)
+    for event in events:
+        assert on.await_state(event, "done")["attempt"] == 1, event
+    for event in failing:
+        record = on.await_state(event, "done")
+        assert record["attempt"] == 2, event
+        assert "requeues" not in record, f"{event} came again by a sweep, not by the queue"
+    # That the others were not handed out again, their lines say.
+    for event in events:
+        outcomes = [line["outcome"] for line in attempts(on) if line["event_id"] == event]
+        assert outcomes == ["done"], f"{event}: {outcomes}"
+    keys = {call["idempotency_key"] for event in failing for call in on.calls(event)}
+    assert len(keys) == len(failing), "an event's key changed between its attempts"
+    return f"{len(events)} events in 1 attempt, {len(failing)} in 2 under one key"
+
+
+def attempts(on: Deployment) -> list[dict]:
+    """The worker's line for each attempt."""
+    return [line for line in on.stack.lines("Worker") if "worker_outcomes_total" in line]
+
+
+def what_can_never_succeed_is_parked(on: Deployment) -> str:
+    on.deliver_new("evt_is-gone")
+    record = on.await_state("evt_is-gone", "failed")
+    assert "expires_at" not in record, "a parked record must not expire"
+    assert record["queue_key"].startswith("parked#"), record["queue_key"]
+    return "1 record failed, without an end"
+
+
+def a_message_of_a_stranger_ends_in_the_dead_letter_queue(on: Deployment) -> str:
+    sqs = on.cloud.sqs
+    names = ["VisibilityTimeout", "RedrivePolicy"]
+    before = sqs.get_queue_attributes(QueueUrl=on.queue, AttributeNames=names)["Attributes"]
+    redrive = json.loads(before["RedrivePolicy"])
+    # A hundred receives with six minutes between them would take ten hours.
+    hurried = {"VisibilityTimeout": "1", "RedrivePolicy": json.dumps(redrive | {"maxReceiveCount": 2})}
+    sqs.set_queue_attributes(QueueUrl=on.queue, Attributes=hurried)
+    try:
+        sqs.send_message(QueueUrl=on.queue, MessageBody="none of ours")
+        letters = until("the message is put aside", 120, lambda: dead_letters(on))
+    finally:
+        sqs.set_queue_attributes(QueueUrl=on.queue, Attributes=before)
+    assert letters == ["none of ours"], letters
+    return "1 message, by its own redrive policy hurried to 2 receives"
+
+
+def dead_letters(on: Deployment) -> list[str]:
+    queue = on.stack.outputs["DeadLetterQueueUrl"]
+    received = on.cloud.sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)
+    return [message["Body"] for message in received.get("Messages", [])]
+
+
+def the_schedule_finds_what_was_lost(on: Deployment) -> str:
+    record = on.await_state("evt_lost", "done", seconds=SWEPT_SECONDS)
+    assert record["requeues"] == 1, record
+    assert [call["calls"] for call in on.calls("evt_lost")] == [1]
+    return "1 event done after 1 requeue"
+
+
+def lines_count_what_was_sent(on: Deployment) -> str:
+    def counted() -> Counter:
+        counted = Counter()
+        for line in on.stack.lines("Receiver"):
+            counted[line.get("result")] += line.get("webhook_events_total", 0)
+            counted["rejected"] += line.get("webhook_rejected_total", 0)
+        return Counter({kind: counted[kind] for kind in on.sent})
+
+    # Logs come late.
+    with contextlib.suppress(AssertionError):
+        until("all lines", 60, lambda: counted() == on.sent)
+    assert counted() == on.sent, f"counted {dict(counted())}, sent {dict(on.sent)}"
+    sweeps = sum(line.get("sweeper_heartbeat", 0) for line in on.stack.lines("Sweeper"))
+    assert sweeps > 0, "no sweep was complete"
+    outcomes = Counter(line["outcome"] for line in attempts(on))
+    return f"{dict(on.sent)}, {sweeps} sweeps, attempts {dict(outcomes)}"
+
+
+def without_its_right_to_claim_the_receiver_records_nothing(on: Deployment) -> str:
+    """Otherwise nobody would evaluate the template's policies, and all else would prove none."""
+    role = {"RoleName": on.stack.resources["ReceiverRole"], "PolicyName": "receiver"}
+    policy = on.cloud.iam.get_role_policy(**role)["PolicyDocument"]
+    statements = [one for one in policy["Statement"] if one["Sid"] != "Claim"]
+    assert len(statements) == len(policy["Statement"]) - 1, policy
+    less = json.dumps(policy | {"Statement": statements})
+    on.cloud.iam.put_role_policy(**role, PolicyDocument=less)
+    try:
+        answered = on.deliver("evt_denied")
+    finally:
+        on.cloud.iam.put_role_policy(**role, PolicyDocument=json.dumps(policy))
+    assert answered == {"503": 1}, answered
+    assert on.record("evt_denied") is None
+    return "1 delivery, answered 503"
+
+
+def every_record_is_closed_or_waits_for_a_person(on: Deployment) -> str:
+    records = on.records()
+    states = Counter(record["state"] for record in records)
+    assert states == Counter(done=on.sent["new"] - 1, failed=1), states
+    for record in records:
+        closed = record["state"] == "done"
+        assert ("expires_at" in record) == closed, record["pk"]
+        assert ("queue_key" in record) != closed, record["pk"]
+    return str(dict(states))
+
+
+SCENARIOS = [
+    a_lost_message_leaves_a_record_behind,
+    copies_of_one_event_take_hold_once,
+    a_forged_delivery_writes_nothing,
+    a_source_whose_secret_is_a_parameter_is_received_too,
+    of_a_batch_only_what_failed_is_tried_again,
+    what_can_never_succeed_is_parked,
+    a_message_of_a_stranger_ends_in_the_dead_letter_queue,
+    the_schedule_finds_what_was_lost,
+    lines_count_what_was_sent,
+    every_record_is_closed_or_waits_for_a_person,
+]
+
+WHERE_RIGHTS_CHANGE_AT_ONCE = [without_its_right_to_claim_the_receiver_records_nothing]
+"""On AWS a change takes a while, and some emulators evaluate no policies."""
