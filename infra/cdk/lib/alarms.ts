@@ -136,7 +136,10 @@ function deliveryAlarms(hookonce: Hookonce, props: HookonceProps, alarm: MakeAla
       alarmDescription:
         'Providers were answered 5xx: deliveries could not be recorded, or the receiver does not ' +
         "start. They will be sent again, for as long as the provider's patience lasts.",
-      metric: hookonce.receiver.metric('Url5xxCount', { statistic: Stats.SUM }),
+      metric: (hookonce.receiverApi
+        ? hookonce.receiverApi.metric('5xx')
+        : hookonce.receiver.metric('Url5xxCount')
+      ).with({ statistic: Stats.SUM }),
     }),
     unidentifiable: alarm('Unidentifiable', {
       alarmDescription:

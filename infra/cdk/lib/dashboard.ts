@@ -116,7 +116,7 @@ function ownGauges(hookonce: Hookonce): Widget[][] {
 }
 
 function resources(hookonce: Hookonce): Widget[][] {
-  const { receiver, queue, deadLetterQueue, ledger } = hookonce;
+  const { queue, deadLetterQueue, ledger } = hookonce;
   const messages = (name: string, of: typeof queue): Line => [
     'AWS/SQS',
     `ApproximateNumberOfMessages${name}`,
@@ -152,17 +152,22 @@ function resources(hookonce: Hookonce): Widget[][] {
         ],
         shared('Sum'),
       ),
-      graph(
-        'Function URL',
-        [
-          lambda('UrlRequestCount', receiver),
-          lambda('Url4xxCount', receiver),
-          lambda('Url5xxCount', receiver),
-          lambda('UrlRequestLatency', receiver, { stat: 'p99', yAxis: 'right' }),
-        ],
-        shared('Sum'),
-      ),
+      graph('Endpoint', endpoint(hookonce), shared('Sum')),
     ],
+  ];
+}
+
+function endpoint({ receiver, receiverApi }: Hookonce): Line[] {
+  const slowest = { stat: 'p99', yAxis: 'right' };
+  if (receiverApi) {
+    const api = (name: string): Line => ['AWS/ApiGateway', name, 'ApiId', receiverApi.apiId];
+    return [api('Count'), api('4xx'), api('5xx'), [...api('Latency'), slowest]];
+  }
+  return [
+    lambda('UrlRequestCount', receiver),
+    lambda('Url4xxCount', receiver),
+    lambda('Url5xxCount', receiver),
+    lambda('UrlRequestLatency', receiver, slowest),
   ];
 }
 

@@ -1,4 +1,5 @@
 import { Aws, RemovalPolicy, Token, Validations } from 'aws-cdk-lib';
+import type { HttpApi } from 'aws-cdk-lib/aws-apigatewayv2';
 import type { Dashboard, MathExpression, Metric, MetricOptions } from 'aws-cdk-lib/aws-cloudwatch';
 import {
   AttributeType,
@@ -28,8 +29,14 @@ import {
 } from 'aws-cdk-lib/aws-lambda';
 import { LogGroup, RetentionDays } from 'aws-cdk-lib/aws-logs';
 import { CfnSchedule } from 'aws-cdk-lib/aws-scheduler';
-import { Queue, QueueEncryption } from 'aws-cdk-lib/aws-sqs';
+import {
+  DeduplicationScope,
+  FifoThroughputLimit,
+  Queue,
+  QueueEncryption,
+} from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
+import { makeApi } from './api.js';
 import { type HookonceAlarms, alarms, duplicatePercent } from './alarms.js';
 import { type BoundConfiguration, Configuration } from './configuration.js';
 import { dashboard } from './dashboard.js';
@@ -54,7 +61,11 @@ export class Hookonce extends Construct {
   /** Verifies, identifies, claims, enqueues, answers. */
   public readonly receiver: Function;
   /** Deliveries go to POST {url}webhooks/{source}. */
-  public readonly receiverUrl: FunctionUrl;
+  public readonly url: string;
+  /** Unless the endpoint is an HTTP API. */
+  public readonly receiverUrl: FunctionUrl | undefined;
+  /** If the endpoint is one. */
+  public readonly receiverApi: HttpApi | undefined;
   /** One record an event. It stays, with its deletion protection, when the stack goes. */
   public readonly ledger: Table;
   /** Event keys, not payloads. */
@@ -84,10 +95,13 @@ export class Hookonce extends Construct {
     this.configurationFrom = configuration.arn ? configuration.variable : 'inline';
 
     this.ledger = this.makeLedger(props);
-    this.deadLetterQueue = this.makeDeadLetterQueue();
-    this.queue = this.makeQueue();
+    this.deadLetterQueue = this.makeDeadLetterQueue(props);
+    this.queue = this.makeQueue(props);
     this.receiver = this.makeReceiver(props, configuration);
-    this.receiverUrl = this.makeReceiverUrl();
+    const api = props.receiverEndpoint === 'HttpApi' ? makeApi(this, name, props) : undefined;
+    this.receiverApi = api;
+    this.receiverUrl = api ? undefined : this.makeReceiverUrl();
+    this.url = this.receiverUrl?.url ?? `${api?.apiEndpoint}/`;
     this.worker = this.makeWorker(props, configuration);
     this.sweeper = this.makeSweeper(props);
     this.scheduleSweeps();
@@ -184,8 +198,9 @@ export class Hookonce extends Construct {
     return ledger;
   }
 
-  private makeDeadLetterQueue(): Queue {
+  private makeDeadLetterQueue({ queueType }: HookonceProps): Queue {
     const queue = new Queue(this, 'DeadLetterQueue', {
+      ...(queueType === 'Fifo' && { fifo: true }),
       retentionPeriod: limits.DEAD_LETTER_RETENTION,
       encryption: QueueEncryption.SQS_MANAGED,
       removalPolicy: RemovalPolicy.DESTROY,
@@ -194,8 +209,9 @@ export class Hookonce extends Construct {
     return queue;
   }
 
-  private makeQueue(): Queue {
+  private makeQueue({ queueType }: HookonceProps): Queue {
     const queue = new Queue(this, 'Queue', {
+      ...(queueType === 'Fifo' && FIFO),
       visibilityTimeout: limits.QUEUE_VISIBILITY,
       retentionPeriod: limits.QUEUE_RETENTION,
       encryption: QueueEncryption.SQS_MANAGED,
@@ -327,6 +343,13 @@ export class Hookonce extends Construct {
     });
   }
 }
+
+/** Each object's events are a group, and groups do not wait for one another. */
+const FIFO = {
+  fifo: true,
+  deduplicationScope: DeduplicationScope.MESSAGE_GROUP,
+  fifoThroughputLimit: FifoThroughputLimit.PER_MESSAGE_GROUP_ID,
+};
 
 /** cdk-nag wants a policy that refuses plain HTTP. */
 function acknowledgeTransport(queue: Queue): void {

@@ -3,11 +3,11 @@ import type { Hookonce } from './hookonce.js';
 
 /** Gives the stack of `hookonce` the outputs of `template.yaml`, for a stack of it alone. */
 export function addOutputs(hookonce: Hookonce): void {
-  const { receiverUrl, configurationFrom, ledger, queue, deadLetterQueue, dashboard } = hookonce;
+  const { url, configurationFrom, ledger, queue, deadLetterQueue, dashboard } = hookonce;
   const output = (name: string, description: string, value: string): void => {
     new CfnOutput(Stack.of(hookonce), name, { description, value });
   };
-  output('ReceiverUrl', 'Deliveries go to POST {this}webhooks/{source}', receiverUrl.url);
+  output('ReceiverUrl', 'Deliveries go to POST {this}webhooks/{source}', url);
   output('ConfigurationFrom', 'Where the functions read their configuration', configurationFrom);
   output('LedgerTable', 'The DynamoDB table of event records', ledger.tableName);
   output('QueueUrl', 'The queue between receiver and worker', queue.queueUrl);

@@ -60,6 +60,23 @@ export interface HookonceProps {
   readonly ledgerKey?: IKey;
 
   /**
+   * Where deliveries arrive. An HTTP API costs a dollar a million, and can have a domain of your
+   * own, throttling and a log of who called. A change of it changes the address.
+   *
+   * @default 'FunctionUrl'
+   */
+  readonly receiverEndpoint?: 'FunctionUrl' | 'HttpApi';
+
+  /**
+   * `Fifo`: the events of one object are worked on one after the other, in the order of their
+   * claims; one that fails holds up those behind it. A change of it makes another queue: events in
+   * the old one are enqueued again by the sweeper.
+   *
+   * @default 'Standard'
+   */
+  readonly queueType?: 'Standard' | 'Fifo';
+
+  /**
    * What the functions were built for.
    *
    * @default Architecture.ARM_64

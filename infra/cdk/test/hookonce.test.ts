@@ -5,8 +5,6 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { App, Duration, Stack } from 'aws-cdk-lib';
 import { Match, Template } from 'aws-cdk-lib/assertions';
-import { HttpApi } from 'aws-cdk-lib/aws-apigatewayv2';
-import { HttpLambdaIntegration } from 'aws-cdk-lib/aws-apigatewayv2-integrations';
 import { AttributeType, Table } from 'aws-cdk-lib/aws-dynamodb';
 import { Key } from 'aws-cdk-lib/aws-kms';
 import { Tracing } from 'aws-cdk-lib/aws-lambda';
@@ -235,13 +233,25 @@ test('what a handler needs is granted to the worker', () => {
   });
 });
 
-test('the receiver stands behind an HTTP API as well', () => {
-  const made = deploy();
-  const defaultIntegration = new HttpLambdaIntegration('Receiver', made.receiver);
-  new HttpApi(Stack.of(made), 'Api', { defaultIntegration });
+test('an HTTP API stands instead of the URL, and is exposed', () => {
+  const made = deploy({ receiverEndpoint: 'HttpApi' });
   const found = templateOf(made);
   found.hasResourceProperties('AWS::ApiGatewayV2::Integration', { PayloadFormatVersion: '2.0' });
-  found.resourceCountIs('AWS::Lambda::Url', 1);
+  found.resourceCountIs('AWS::Lambda::Url', 0);
+  assert.ok(made.receiverApi && !made.receiverUrl);
+  assert.ok(made.url.endsWith('/'));
+  const byDefault = deploy();
+  templateOf(byDefault).resourceCountIs('AWS::ApiGatewayV2::Api', 0);
+  assert.ok(byDefault.receiverUrl && !byDefault.receiverApi);
+});
+
+test('both queues are FIFO, or neither is', () => {
+  const kinds = (settings: Settings): unknown[] =>
+    Object.values(template(settings).findResources('AWS::SQS::Queue')).map(
+      ({ Properties }) => Properties.FifoQueue,
+    );
+  assert.deepEqual(kinds({}), [undefined, undefined]);
+  assert.deepEqual(kinds({ queueType: 'Fifo' }), [true, true]);
 });
 
 test('a value out of range is refused before it is deployed', () => {

@@ -5,7 +5,11 @@ import { AwsSolutionsChecks } from 'cdk-nag';
 import { deploy } from './stacks.js';
 
 /** Everything that comes with a prop and may be complained of. */
-const settings = { tracing: Tracing.ACTIVE } as const;
+const settings = {
+  tracing: Tracing.ACTIVE,
+  receiverEndpoint: 'HttpApi',
+  queueType: 'Fifo',
+} as const;
 
 /** As if nothing were acknowledged. */
 class Strict extends AwsSolutionsChecks {
@@ -16,7 +20,9 @@ class Strict extends AwsSolutionsChecks {
 }
 
 test('cdk-nag finds nothing that is not acknowledged', () => {
-  assert.deepEqual(new AwsSolutionsChecks().validateScope(deploy(settings)).violations, []);
+  for (const made of [deploy(), deploy(settings)]) {
+    assert.deepEqual(new AwsSolutionsChecks().validateScope(made).violations, []);
+  }
 });
 
 test('what is acknowledged would be found', () => {
@@ -25,6 +31,7 @@ test('what is acknowledged would be found', () => {
     violatingResources.map(({ constructPath }) => `${ruleName} ${constructPath}`),
   );
   assert.deepEqual(found.toSorted(), [
+    'AwsSolutions-APIG4 hookonce/Hookonce/ReceiverApiRoute',
     'AwsSolutions-IAM5[Resource::*] hookonce/Hookonce/ReceiverRole/Resource',
     'AwsSolutions-IAM5[Resource::*] hookonce/Hookonce/SweeperRole/Resource',
     'AwsSolutions-IAM5[Resource::*] hookonce/Hookonce/WorkerRole/Resource',

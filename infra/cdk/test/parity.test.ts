@@ -35,8 +35,8 @@ const sam = JSON.parse(
 
 /** Names of `template.yaml` for those that the construct gives otherwise. */
 const NAMES: Record<string, string> = {
-  'Receiver/invoke-function-url': 'ReceiverUrlPublicPermissions',
-  'Receiver/invoke-function': 'ReceiverURLInvokeAllowPublicAccess',
+  'Receiver/invoke-function-url': 'ReceiverUrlPermission',
+  'Receiver/invoke-function': 'ReceiverUrlInvokePermission',
 };
 
 function comparable(template: Template): Json {
@@ -86,6 +86,8 @@ const EVERYTHING: { parameters: Record<string, Json>; settings: Settings } = {
     WorkerSecretArns: arn('secretsmanager', 'secret:forward-AbCdEf'),
     SecretKeyArns: arn('kms', 'key/secrets'),
     LedgerKeyArn: arn('kms', 'key/ledger'),
+    ReceiverEndpoint: 'HttpApi',
+    QueueType: 'Fifo',
     Architecture: 'x86_64',
     ReceiverMemory: 512,
     WorkerMemory: 1024,
@@ -106,6 +108,8 @@ const EVERYTHING: { parameters: Record<string, Json>; settings: Settings } = {
     workerSecrets: [secret('forward')],
     secretKeys: [Key.fromKeyArn(outside, 'SecretsKey', arn('kms', 'key/secrets'))],
     ledgerKey: Key.fromKeyArn(outside, 'LedgerKey', arn('kms', 'key/ledger')),
+    receiverEndpoint: 'HttpApi',
+    queueType: 'Fifo',
     architecture: Architecture.X86_64,
     receiverMemorySize: 512,
     workerMemorySize: 1024,
@@ -168,7 +172,8 @@ const FAULTS: Record<string, (template: Template) => void> = {
   },
   'a widget': ({ Resources }) => {
     const { DashboardBody } = Resources.Dashboard?.Properties as { DashboardBody: JsonMap };
-    DashboardBody['Fn::Sub'] = String(DashboardBody['Fn::Sub']).replace('open_events', 'open');
+    const [body, variables = {}] = DashboardBody['Fn::Sub'] as Json[];
+    DashboardBody['Fn::Sub'] = [String(body).replace('open_events', 'open'), variables];
   },
   'another function behind the URL': ({ Resources }) => {
     change(Resources.ReceiverUrl, 'TargetFunctionArn', { Ref: 'Worker' });

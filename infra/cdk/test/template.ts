@@ -68,10 +68,14 @@ function resolver(
   const functions: Record<string, (argument: Json) => Json | undefined> = {
     Ref: (name) => reference(name as string),
     'Fn::GetAtt': attribute,
-    'Fn::Sub': (text) =>
-      (text as string).replace(/\$\{([^}]+)\}/g, (_, name: string) =>
-        String(name.includes('.') ? attribute(name) : reference(name)),
-      ),
+    'Fn::Sub': (argument) => {
+      const [text, own] = (Array.isArray(argument) ? argument : [argument, {}]) as [string, JsonMap];
+      const variable = (name: string): Json | undefined => {
+        if (own[name] !== undefined) return resolve(own[name]);
+        return name.includes('.') ? attribute(name) : reference(name);
+      };
+      return text.replace(/\$\{([^}]+)\}/g, (_, name: string) => String(variable(name)));
+    },
     'Fn::Join': (argument) => {
       const [separator, parts] = argument as [string, Json];
       return (resolve(parts) as Json[]).join(separator);

@@ -5,6 +5,7 @@
 //! receiver and a sweeper write their lines to standard output, as on Lambda.
 
 mod calls;
+mod choices;
 mod document;
 mod lines;
 
@@ -23,9 +24,9 @@ use tests::world::World;
 
 use self::{
     document::{
-        SOMETIMES, actions, alarms_of_template, attribute, branches, dashboard, environment,
+        SOMETIMES, actions, alarms_of_template, attribute, branches, dashboards, environment,
         filters, list, metrics_of, object, properties, repository, resource, search, seconds,
-        statements, template, text,
+        statements, template, text, with_each_endpoint,
     },
     lines::{emitted, lines},
 };
@@ -222,15 +223,6 @@ fn functions_run_what_cargo_lambda_builds() {
 }
 
 #[test]
-fn the_receivers_url_is_open_and_its_answers_are_whole() {
-    let url = json!({ "AuthType": "NONE", "InvokeMode": "BUFFERED" });
-    assert_eq!(properties("Receiver")["FunctionUrlConfig"], url);
-    for function in ["Worker", "Sweeper"] {
-        assert_eq!(properties(function)["FunctionUrlConfig"], Value::Null, "{function}");
-    }
-}
-
-#[test]
 fn each_function_logs_into_a_group_of_its_own_that_forgets() {
     let mut groups = BTreeSet::new();
     for (function, _) in FUNCTIONS {
@@ -356,10 +348,10 @@ fn several_stacks_fit_into_one_account() {
     ];
     for (name, resource) in object(&template()["Resources"]) {
         for property in fixed {
-            // A filter names the group that it reads.
-            let reads = resource["Type"] == "AWS::Logs::MetricFilter" && property == "LogGroupName";
             let own = &resource["Properties"][property];
-            assert!(own.is_null() || (reads && own["Ref"].is_string()), "{name} is named {own}");
+            // Some name another of the stack's resources, or are named after the stack.
+            let refers = own["Ref"].is_string() || own["Fn::GetAtt"].is_string();
+            assert!(own.is_null() || refers, "{name} is named {own}");
         }
     }
     let schedule = &properties("Sweeper")["Events"]["EachMinute"]["Properties"];
@@ -376,12 +368,6 @@ fn every_parameter_has_a_default() {
 #[test]
 fn every_alarm_is_sent_where_the_parameter_says_and_shows_on_the_dashboard() {
     let topic = json!({ "Fn::If": ["AlarmsHaveTopic", [{ "Ref": "AlarmTopicArn" }], { "Ref": "AWS::NoValue" }] });
-    let dashboard = dashboard();
-    let shown: BTreeSet<_> = list(&dashboard["widgets"])
-        .filter(|widget| widget["type"] == "alarm")
-        .flat_map(|widget| list(&widget["properties"]["alarms"]))
-        .map(|arn| text(arn).to_owned())
-        .collect();
     let mut alarms = BTreeSet::new();
     for (name, alarm) in alarms_of_template() {
         assert_eq!(alarm["AlarmActions"], topic, "{name}");
@@ -389,7 +375,14 @@ fn every_alarm_is_sent_where_the_parameter_says_and_shows_on_the_dashboard() {
         assert!(!alarm["TreatMissingData"].is_null(), "{name} does not say what silence means");
         alarms.insert(format!("${{{name}.Arn}}"));
     }
-    assert_eq!(shown, alarms);
+    for dashboard in dashboards() {
+        let shown: BTreeSet<_> = list(&dashboard["widgets"])
+            .filter(|widget| widget["type"] == "alarm")
+            .flat_map(|widget| list(&widget["properties"]["alarms"]))
+            .map(|arn| text(arn).to_owned())
+            .collect();
+        assert_eq!(shown, alarms);
+    }
 }
 
 #[test]
@@ -410,7 +403,7 @@ fn alarms_read_what_this_stack_alone_writes() {
         if namespace["Fn::Sub"] == STACK_NAMESPACE {
             let metric = text(&metric["MetricName"]);
             assert!(filtered.contains(metric), "{name}: no filter makes {metric}");
-            read.insert(metric);
+            read.insert(metric.to_owned());
         } else {
             // AWS's own, of a resource of this stack.
             assert!(text(namespace).starts_with("AWS/"), "{name}: {namespace}");
@@ -471,40 +464,47 @@ fn filters_count_the_lines_they_are_meant_for() {
 #[test]
 fn every_widget_shows_a_metric_that_exists() {
     let emitted = emitted();
-    let filtered: BTreeSet<_> = filters().map(|filter| filter.metric).collect();
-    let dashboard = dashboard();
-    let mut searched = BTreeSet::new();
-    for widget in list(&dashboard["widgets"]).filter(|widget| widget["type"] == "metric") {
-        for metric in list(&widget["properties"]["metrics"]) {
-            if let Some(expression) = metric[0]["expression"].as_str() {
+    // What is per source is all there.
+    let per_source: BTreeSet<_> = emitted
+        .iter()
+        .filter(|(dimensions, name)| dimensions.contains("source") && name != "duration_ms")
+        .map(|(_, name)| name.clone())
+        .collect();
+    for dashboard in dashboards() {
+        let mut searched = BTreeSet::new();
+        for widget in list(&dashboard["widgets"]).filter(|widget| widget["type"] == "metric") {
+            for metric in list(&widget["properties"]["metrics"]) {
+                let Some(expression) = metric[0]["expression"].as_str() else {
+                    metric_of_this_stack(metric);
+                    continue;
+                };
                 let (dimensions, name) = search(expression);
                 assert!(
                     emitted.contains(&(dimensions.clone(), name.clone())),
                     "no line has {name} by {dimensions:?}"
                 );
                 searched.insert(name);
-                continue;
-            }
-            let parts: Vec<_> = list(metric).filter_map(Value::as_str).collect();
-            match parts[..] {
-                [STACK_NAMESPACE, metric] => assert!(filtered.contains(metric), "{metric}"),
-                [namespace, _, _, of] | [namespace, _, _, of, ..] => {
-                    assert!(namespace.starts_with("AWS/"), "{namespace}");
-                    let of = of.trim_start_matches("${").trim_end_matches('}');
-                    let of = of.split('.').next().unwrap_or_default();
-                    assert!(!resource(of).is_null(), "there is no {of}");
-                }
-                _ => panic!("{metric} is no metric"),
             }
         }
+        assert_eq!(searched, per_source);
     }
-    // What is per source is all there.
-    let per_source: BTreeSet<_> = emitted
-        .into_iter()
-        .filter(|(dimensions, name)| dimensions.contains("source") && name != "duration_ms")
-        .map(|(_, name)| name)
-        .collect();
-    assert_eq!(searched, per_source);
+}
+
+/// A filter makes it, or AWS, of a resource of this stack.
+fn metric_of_this_stack(metric: &Value) {
+    let parts: Vec<_> = list(metric).filter_map(Value::as_str).collect();
+    match parts[..] {
+        [STACK_NAMESPACE, metric] => {
+            assert!(filters().any(|filter| filter.metric == metric), "{metric}");
+        }
+        [namespace, _, _, of] | [namespace, _, _, of, ..] => {
+            assert!(namespace.starts_with("AWS/"), "{namespace}");
+            let of = of.trim_start_matches("${").trim_end_matches('}');
+            let of = of.split('.').next().unwrap_or_default();
+            assert!(!resource(of).is_null(), "there is no {of}");
+        }
+        _ => panic!("{metric} is no metric"),
+    }
 }
 
 #[test]
@@ -518,11 +518,12 @@ fn our_metrics_are_in_the_namespace_that_the_dashboard_searches() {
 #[test]
 fn outputs_name_what_exists() {
     for (name, output) in object(&template()["Outputs"]) {
-        let value = &output["Value"];
-        let of = value["Ref"].as_str().or_else(|| value["Fn::GetAtt"].as_str());
-        let Some(of) = of else { continue };
-        let of = of.split('.').next().unwrap_or_default();
-        // SAM makes the URL of it.
-        assert!(of == "ReceiverUrl" || !resource(of).is_null(), "{name}: there is no {of}");
+        for value in with_each_endpoint(&output["Value"]) {
+            let sub = value["Fn::Sub"].as_str().and_then(|text| text.strip_prefix("${"));
+            let of = value["Ref"].as_str().or_else(|| value["Fn::GetAtt"].as_str()).or(sub);
+            let Some(of) = of else { continue };
+            let of = of.split('.').next().unwrap_or_default();
+            assert!(!resource(of).is_null(), "{name}: there is no {of}");
+        }
     }
 }

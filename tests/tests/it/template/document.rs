@@ -111,20 +111,49 @@ pub(super) fn alarms_of_template() -> impl Iterator<Item = (&'static str, &'stat
         .map(|(name, alarm)| (name, &alarm["Properties"]))
 }
 
-/// The metrics that an alarm reads, by itself or in an expression.
-pub(super) fn metrics_of(
-    name: &'static str,
-    alarm: &'static Value,
-) -> impl Iterator<Item = (&'static str, &'static Value)> {
-    let several = alarm["Metrics"].as_array().into_iter().flatten();
-    let several = several.map(|query| &query["MetricStat"]["Metric"]).filter(|m| !m.is_null());
-    let one = Some(alarm).filter(|alarm| !alarm["MetricName"].is_null());
-    one.into_iter().chain(several).map(move |metric| (name, metric))
+/// The metrics that an alarm reads, by itself or in an expression, with either endpoint.
+pub(super) fn metrics_of(name: &'static str, alarm: &Value) -> Vec<(&'static str, Value)> {
+    let of_one = |alarm: Value| {
+        let several = alarm["Metrics"].as_array().cloned().into_iter().flatten();
+        let several = several.map(|query| query["MetricStat"]["Metric"].clone());
+        let several: Vec<_> = several.filter(|metric| !metric.is_null()).collect();
+        let one = Some(alarm).filter(|alarm| !alarm["MetricName"].is_null());
+        one.into_iter().chain(several)
+    };
+    let both = with_each_endpoint(alarm).into_iter().flat_map(of_one);
+    both.map(|metric| (name, metric)).collect()
 }
 
-pub(super) fn dashboard() -> Value {
-    let body = text(&properties("Dashboard")["DashboardBody"]["Fn::Sub"]);
-    serde_json::from_str(body).expect("a dashboard is JSON")
+/// With a function URL, and with an HTTP API.
+pub(super) fn dashboards() -> [Value; 2] {
+    with_each_endpoint(&properties("Dashboard")["DashboardBody"]).map(|body| {
+        let [body, variables] = &list(&body["Fn::Sub"]).collect::<Vec<_>>()[..] else {
+            panic!("a text and its variables")
+        };
+        let of_endpoint = text(&variables["Endpoint"]["Fn::Sub"]);
+        let body = text(body).replace("${Endpoint}", of_endpoint);
+        serde_json::from_str(&body).expect("a dashboard is JSON")
+    })
+}
+
+/// What becomes of a part of the template with a function URL, and with an HTTP API.
+pub(super) fn with_each_endpoint(value: &Value) -> [Value; 2] {
+    [true, false].map(|has_url| chosen(value, has_url))
+}
+
+fn chosen(value: &Value, has_url: bool) -> Value {
+    match value {
+        Value::Object(map) if value["Fn::If"][0] == "ReceiverHasUrl" => {
+            assert_eq!(map.len(), 1, "{value}");
+            let [_, with_url, with_api] = branches(value);
+            chosen(if has_url { with_url } else { with_api }, has_url)
+        }
+        Value::Object(map) => {
+            map.iter().map(|(key, value)| (key.clone(), chosen(value, has_url))).collect()
+        }
+        Value::Array(items) => items.iter().map(|item| chosen(item, has_url)).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
 }
 
 /// Dimensions and metric of `SEARCH('{hookonce,a,b} MetricName="m"', …)`.
