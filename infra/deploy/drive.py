@@ -48,6 +48,8 @@ def parse() -> argparse.Namespace:
         "--release", action="store_true", help="what cargo lambda built, not the executables of `cargo build`"
     )
     parser.add_argument("--architecture", choices=["x86_64", "arm64"], default="x86_64")
+    parser.add_argument("--receiver", choices=["FunctionUrl", "HttpApi"], default="FunctionUrl")
+    parser.add_argument("--queue", choices=["Standard", "Fifo"], default="Standard")
     return parser.parse_args()
 
 
@@ -86,6 +88,8 @@ def deployed(cloud: Cloud, arguments: argparse.Namespace) -> Iterator[Deployment
             packaged(cloud, bucket, arguments),
             {
                 "Architecture": arguments.architecture,
+                "ReceiverEndpoint": arguments.receiver,
+                "QueueType": arguments.queue,
                 "LogRetentionDays": "1",
                 "ReceiverSecretArns": ",".join(stored.receiver_arns),
                 "WorkerSecretArns": ",".join(stored.worker_arns),

@@ -5,6 +5,8 @@ They run in this order: while a sweep is awaited, the others have their turn.
 
 import contextlib
 import json
+import urllib.error
+import urllib.request
 from collections import Counter
 
 from cloud import until
@@ -91,7 +93,9 @@ def a_message_of_a_stranger_ends_in_the_dead_letter_queue(on: Deployment) -> str
     hurried = {"VisibilityTimeout": "1", "RedrivePolicy": json.dumps(redrive | {"maxReceiveCount": 2})}
     sqs.set_queue_attributes(QueueUrl=on.queue, Attributes=hurried)
     try:
-        sqs.send_message(QueueUrl=on.queue, MessageBody="none of ours")
+        fifo = {"MessageGroupId": "stranger", "MessageDeduplicationId": "stranger"}
+        own = fifo if on.queue.endswith(".fifo") else {}
+        sqs.send_message(QueueUrl=on.queue, MessageBody="none of ours", **own)
         letters = until("the message is put aside", 120, lambda: dead_letters(on))
     finally:
         sqs.set_queue_attributes(QueueUrl=on.queue, Attributes=before)
@@ -158,6 +162,19 @@ def every_record_is_closed_or_waits_for_a_person(on: Deployment) -> str:
     return str(dict(states))
 
 
+def what_is_no_delivery_is_told_so(on: Deployment) -> str:
+    answers = {}
+    for method, path in [("GET", "webhooks/stripe"), ("POST", "webhooks/nobody"), ("POST", "else")]:
+        request = urllib.request.Request(f"{on.receiver}{path}", method=method)
+        try:
+            urllib.request.urlopen(request, timeout=30).close()
+            answers[path] = 200
+        except urllib.error.HTTPError as refusal:
+            answers[path] = refusal.code
+    assert answers == {"webhooks/stripe": 405, "webhooks/nobody": 404, "else": 404}, answers
+    return str(sorted(answers.values()))
+
+
 SCENARIOS = [
     a_lost_message_leaves_a_record_behind,
     copies_of_one_event_take_hold_once,
@@ -169,6 +186,7 @@ SCENARIOS = [
     the_schedule_finds_what_was_lost,
     lines_count_what_was_sent,
     every_record_is_closed_or_waits_for_a_person,
+    what_is_no_delivery_is_told_so,
 ]
 
 WHERE_RIGHTS_CHANGE_AT_ONCE = [without_its_right_to_claim_the_receiver_records_nothing]

@@ -4,7 +4,8 @@
 # where, on this machine: MiniStack runs the functions, needs no Docker and no account, and evaluates
 # their policies.
 #
-#   infra/deploy/try.sh [--endpoint URL | --aws] [--release] [--architecture x86_64|arm64]
+#   infra/deploy/try.sh [--endpoint URL | --aws] [--receiver FunctionUrl | HttpApi]
+#       [--queue Standard | Fifo] [--release] [--architecture x86_64 | arm64]
 #
 # What it needs goes into target/deploy-venv, once for each set of versions. Needs Rust and Python
 # 3.11.
