@@ -1,5 +1,6 @@
 """Packs the functions as Lambda takes them: one zip each, with the executable as `bootstrap`."""
 
+import sys
 import zipfile
 from pathlib import Path
 
@@ -7,6 +8,10 @@ FUNCTIONS = ("receiver", "worker", "sweeper")
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip can name: the same executable makes the same zip, byte for byte."""
+
+LARGEST_ZIP_BYTES = 5_000_000
+"""What was measured is at most 4.1 MB. A zip is fetched and unpacked at each cold start, so a
+dependency that makes it a quarter larger is to be noticed, and argued here."""
 
 
 def pack(executable: Path, zipped: Path, level: int = 9) -> Path:
@@ -17,3 +22,20 @@ def pack(executable: Path, zipped: Path, level: int = 9) -> Path:
     with zipfile.ZipFile(zipped, "w") as archive:
         archive.writestr(entry, executable.read_bytes(), compresslevel=level)
     return zipped
+
+
+def main() -> int:
+    """Packs what cargo-lambda built into the folder that is named; says no if a zip is too large."""
+    built = Path(sys.argv[1])
+    too_large = False
+    for function in FUNCTIONS:
+        zipped = pack(built / function / "bootstrap", built / f"{function}.zip")
+        size = zipped.stat().st_size
+        verdict = "" if size <= LARGEST_ZIP_BYTES else f", more than {LARGEST_ZIP_BYTES:,}"
+        print(f"{zipped}: {size:,} bytes{verdict}")
+        too_large |= size > LARGEST_ZIP_BYTES
+    return int(too_large)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
