@@ -12,7 +12,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-import ministack
+import emulator
 
 POLL_SECONDS = 0.5
 
@@ -37,9 +37,9 @@ class Cloud:
         self.is_ministack = is_ministack
         # An emulator takes any credentials; AWS takes those of the environment.
         stand_in = {
-            "region_name": ministack.REGION,
-            "aws_access_key_id": ministack.KEY,
-            "aws_secret_access_key": ministack.KEY,
+            "region_name": emulator.REGION,
+            "aws_access_key_id": emulator.KEY,
+            "aws_secret_access_key": emulator.KEY,
         }
         session = boto3.Session(**(stand_in if endpoint else {}))
         self.region = session.region_name
@@ -59,7 +59,7 @@ class Cloud:
         self.ssm = client("ssm")
 
     def reachable(self, url: str) -> str:
-        return ministack.reachable(url, self.endpoint) if self.is_ministack else url
+        return emulator.reachable(url, self.endpoint) if self.is_ministack else url
 
     @contextlib.contextmanager
     def bucket(self, name: str) -> Iterator[str]:

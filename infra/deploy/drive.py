@@ -12,11 +12,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import ministack
-from cloud import Cloud, Stack, remove_table
+import emulator
+from cloud import Cloud, remove_table
 from deployment import Deployment, Secrets
-from pack import FUNCTIONS, pack
-from scenarios import SCENARIOS, WHERE_RIGHTS_CHANGE_AT_ONCE
+from pack import FUNCTIONS, architecture, pack
+from scenarios import SCENARIOS, WHERE_RIGHTS_CHANGE_AT_ONCE, WHERE_THE_QUEUE_KEEPS_ORDER
 
 REPOSITORY = Path(__file__).parents[2]
 WORK = REPOSITORY / "target/deploy"
@@ -30,7 +30,11 @@ def main() -> int:
     began = time.monotonic()
     with target(arguments) as cloud, deployed(cloud, arguments) as deployment:
         say(began, f"deployed as {deployment.stack.name}: {deployment.receiver}")
-        scenarios = SCENARIOS + (WHERE_RIGHTS_CHANGE_AT_ONCE if cloud.is_ministack else [])
+        scenarios = [
+            *(WHERE_THE_QUEUE_KEEPS_ORDER if arguments.queue == "Fifo" else []),
+            *SCENARIOS,
+            *(WHERE_RIGHTS_CHANGE_AT_ONCE if cloud.is_ministack else []),
+        ]
         held = [holds(scenario, deployment, began) for scenario in scenarios]
     say(began, "everything is removed again")
     print(json.dumps({"held": held.count(True), "failed": held.count(False), **deployment.sent}))
@@ -42,15 +46,22 @@ def parse() -> argparse.Namespace:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--endpoint", metavar="URL", help="an emulator that runs already")
     where.add_argument(
-        "--aws", action="store_true", help="the account of the environment's credentials; costs cents"
+        "--aws",
+        action="store_true",
+        help="the account of the environment's credentials; costs cents",
     )
     parser.add_argument(
-        "--release", action="store_true", help="what cargo lambda built, not the executables of `cargo build`"
+        "--release",
+        action="store_true",
+        help="what cargo lambda built, not the executables of `cargo build`",
     )
-    parser.add_argument("--architecture", choices=["x86_64", "arm64"], default="x86_64")
     parser.add_argument("--receiver", choices=["FunctionUrl", "HttpApi"], default="FunctionUrl")
     parser.add_argument("--queue", choices=["Standard", "Fifo"], default="Standard")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if (arguments.aws or arguments.endpoint) and not arguments.release:
+        # Those of `cargo build` need this machine's C library, or a newer one.
+        parser.error("it runs them in Lambda's image: infra/deploy/build.sh, then --release")
+    return arguments
 
 
 def say(began: float, what: str) -> None:
@@ -64,7 +75,7 @@ def target(arguments: argparse.Namespace) -> Iterator[Cloud]:
     elif arguments.endpoint:
         yield Cloud(arguments.endpoint.rstrip("/"), is_ministack=False)
     else:
-        with ministack.started(WORK / "ministack.log") as endpoint:
+        with emulator.started(WORK / "ministack.log") as endpoint:
             yield Cloud(endpoint, is_ministack=True)
 
 
@@ -87,7 +98,7 @@ def deployed(cloud: Cloud, arguments: argparse.Namespace) -> Iterator[Deployment
             bucket,
             packaged(cloud, bucket, arguments),
             {
-                "Architecture": arguments.architecture,
+                "Architecture": architecture(executable(arguments, "receiver")),
                 "ReceiverEndpoint": arguments.receiver,
                 "QueueType": arguments.queue,
                 "LogRetentionDays": "1",
@@ -98,7 +109,7 @@ def deployed(cloud: Cloud, arguments: argparse.Namespace) -> Iterator[Deployment
     ):
         try:
             if cloud.is_ministack:
-                ministack.set_once_more(cloud, stack)
+                emulator.set_once_more(cloud, stack)
             yield Deployment(stack, destination, stored, REPOSITORY / "target/debug/hookonce")
         finally:
             remove_table(cloud, stack.outputs["LedgerTable"])
@@ -108,17 +119,20 @@ def packaged(cloud: Cloud, bucket: str, arguments: argparse.Namespace) -> str:
     """The template as it is, but for the code's place: what `sam package` makes of it."""
     template = (REPOSITORY / "template.yaml").read_text()
     if cloud.is_ministack:
-        template = ministack.without_metric_math(template)
+        template = emulator.without_metric_math(template)
     for function in FUNCTIONS:
         local = f"CodeUri: target/lambda/{function}/"
         if local not in template:
             raise SystemExit(f"template.yaml has no `{local}`")
-        built = REPOSITORY / "target" / (
-            f"lambda/{function}/bootstrap" if arguments.release else f"debug/{function}"
-        )
+        built = executable(arguments, function)
         zipped = pack(built, WORK / f"{function}.zip", level=9 if arguments.release else 1)
         template = template.replace(local, f"CodeUri: {cloud.upload(bucket, zipped)}")
     return template
+
+
+def executable(arguments: argparse.Namespace, function: str) -> Path:
+    place = f"lambda/{function}/bootstrap" if arguments.release else f"debug/{function}"
+    return REPOSITORY / "target" / place
 
 
 @contextlib.contextmanager
@@ -133,6 +147,8 @@ def configured(cloud: Cloud, name: str, stored: Secrets, destination: str) -> It
             "secrets": [reference],
             "deliver": deliver,
             "backoff": backoff,
+            # GitHub signs no event id.
+            "fingerprint": provider == "github",
         }
         for provider, reference in stored.references.items()
     }

@@ -14,6 +14,17 @@ LARGEST_ZIP_BYTES = 5_000_000
 dependency that makes it a quarter larger is to be noticed, and argued here."""
 
 
+MACHINES = {0x3E: "x86_64", 0xB7: "arm64"}
+"""What an executable's header says, by Lambda's names."""
+
+
+def architecture(executable: Path) -> str:
+    """What an executable was built for."""
+    with executable.open("rb") as file:
+        header = file.read(20)
+    return MACHINES[int.from_bytes(header[18:20], "little")]
+
+
 def pack(executable: Path, zipped: Path, level: int = 9) -> Path:
     """Zips `executable`; a lower `level` is quicker and larger."""
     entry = zipfile.ZipInfo("bootstrap", EPOCH)
@@ -25,7 +36,7 @@ def pack(executable: Path, zipped: Path, level: int = 9) -> Path:
 
 
 def main() -> int:
-    """Packs what cargo-lambda built into the folder that is named; says no if a zip is too large."""
+    """Packs what cargo-lambda built into the folder named; says no if a zip is too large."""
     built = Path(sys.argv[1])
     too_large = False
     for function in FUNCTIONS:

@@ -5,6 +5,8 @@ They run in this order: while a sweep is awaited, the others have their turn.
 
 import contextlib
 import json
+import tempfile
+import time
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -13,7 +15,7 @@ from cloud import until
 from deployment import Deployment
 
 SWEPT_SECONDS = 240
-"""An event is left alone for a minute, the schedule takes up to another, and starting it a while."""
+"""An event is left alone for a minute, the schedule takes up to another and a while to start."""
 
 
 def a_lost_message_leaves_a_record_behind(on: Deployment) -> str:
@@ -50,6 +52,21 @@ def a_source_whose_secret_is_a_parameter_is_received_too(on: Deployment) -> str:
     return "1 event done"
 
 
+def a_recorded_delivery_under_a_fresh_id_does_nothing(on: Deployment) -> str:
+    before = len(on.records())
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as body:
+        json.dump({"after": "a1b2c3", "repository": {"full_name": "shop/orders"}}, body)
+        body.flush()
+        # Each gets an id of its own.
+        for _ in range(3):
+            answered = on.send("github", "--event", body.name)
+            assert answered == {"200": 1}, answered
+    on.sent += Counter(new=1, duplicate=2)
+    recorded = len(on.records()) - before
+    assert recorded == 1, f"{recorded} records"
+    return "3 ids, 1 record"
+
+
 def of_a_batch_only_what_failed_is_tried_again(on: Deployment) -> str:
     events = [f"evt_batch_{n}" for n in range(6)]
     failing = [f"evt_fails-once_{n}" for n in range(3)]
@@ -76,6 +93,30 @@ def attempts(on: Deployment) -> list[dict]:
     return [line for line in on.stack.lines("Worker") if "worker_outcomes_total" in line]
 
 
+def events_of_one_object_end_in_the_order_of_their_claims(on: Deployment) -> str:
+    events = ["evt_order_fails-once", *(f"evt_order_{n}" for n in range(1, 4))]
+    for event in events:
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as body:
+            json.dump(payment_event(event, "pi_in_order"), body)
+            body.flush()
+            answered = on.send("stripe", "--event", body.name)
+        assert answered == {"200": 1}, answered
+        on.sent["new"] += 1
+    ends = {on.await_state(event, "done")["completed_at"]: event for event in events}
+    assert [ends[at] for at in sorted(ends)] == events, ends
+    return f"{len(events)} events, the first of them in 2 attempts"
+
+
+def payment_event(event_id: str, payment: str) -> dict:
+    return {
+        "id": event_id,
+        "object": "event",
+        "type": "payment_intent.succeeded",
+        "created": int(time.time()),
+        "data": {"object": {"id": payment, "object": "payment_intent"}},
+    }
+
+
 def what_can_never_succeed_is_parked(on: Deployment) -> str:
     on.deliver_new("evt_is-gone")
     record = on.await_state("evt_is-gone", "failed")
@@ -90,7 +131,10 @@ def a_message_of_a_stranger_ends_in_the_dead_letter_queue(on: Deployment) -> str
     before = sqs.get_queue_attributes(QueueUrl=on.queue, AttributeNames=names)["Attributes"]
     redrive = json.loads(before["RedrivePolicy"])
     # A hundred receives with six minutes between them would take ten hours.
-    hurried = {"VisibilityTimeout": "1", "RedrivePolicy": json.dumps(redrive | {"maxReceiveCount": 2})}
+    hurried = {
+        "VisibilityTimeout": "1",
+        "RedrivePolicy": json.dumps(redrive | {"maxReceiveCount": 2}),
+    }
     sqs.set_queue_attributes(QueueUrl=on.queue, Attributes=hurried)
     try:
         fifo = {"MessageGroupId": "stranger", "MessageDeduplicationId": "stranger"}
@@ -131,7 +175,16 @@ def lines_count_what_was_sent(on: Deployment) -> str:
     sweeps = sum(line.get("sweeper_heartbeat", 0) for line in on.stack.lines("Sweeper"))
     assert sweeps > 0, "no sweep was complete"
     outcomes = Counter(line["outcome"] for line in attempts(on))
-    return f"{dict(on.sent)}, {sweeps} sweeps, attempts {dict(outcomes)}"
+    deliveries = [line for line in on.stack.lines("Receiver") if "result" in line]
+    return (
+        f"{dict(on.sent)}, {sweeps} sweeps, attempts {dict(outcomes)}; a line has "
+        f"{mean_bytes(deliveries)} bytes a delivery, {mean_bytes(attempts(on))} an attempt"
+    )
+
+
+def mean_bytes(lines: list[dict]) -> int:
+    sizes = [len(json.dumps(line, separators=(",", ":"))) for line in lines]
+    return round(sum(sizes) / len(sizes))
 
 
 def without_its_right_to_claim_the_receiver_records_nothing(on: Deployment) -> str:
@@ -180,6 +233,7 @@ SCENARIOS = [
     copies_of_one_event_take_hold_once,
     a_forged_delivery_writes_nothing,
     a_source_whose_secret_is_a_parameter_is_received_too,
+    a_recorded_delivery_under_a_fresh_id_does_nothing,
     of_a_batch_only_what_failed_is_tried_again,
     what_can_never_succeed_is_parked,
     a_message_of_a_stranger_ends_in_the_dead_letter_queue,
@@ -188,6 +242,8 @@ SCENARIOS = [
     every_record_is_closed_or_waits_for_a_person,
     what_is_no_delivery_is_told_so,
 ]
+
+WHERE_THE_QUEUE_KEEPS_ORDER = [events_of_one_object_end_in_the_order_of_their_claims]
 
 WHERE_RIGHTS_CHANGE_AT_ONCE = [without_its_right_to_claim_the_receiver_records_nothing]
 """On AWS a change takes a while, and some emulators evaluate no policies."""

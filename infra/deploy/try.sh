@@ -5,14 +5,14 @@
 # their policies.
 #
 #   infra/deploy/try.sh [--endpoint URL | --aws] [--receiver FunctionUrl | HttpApi]
-#       [--queue Standard | Fifo] [--release] [--architecture x86_64 | arm64]
+#       [--queue Standard | Fifo] [--release]
 #
 # What it needs goes into target/deploy-venv, once for each set of versions. Needs Rust and Python
 # 3.11.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-# Later ones may differ from AWS in other points than ministack.py knows. The translator is the one
+# Later ones may differ from AWS in other points than emulator.py knows. The translator is the one
 # that sam brings, see .ci/template.sh: MiniStack transforms the template by it.
 tools="ministack==1.5.33 aws-sam-translator==1.115.0 boto3==1.43.106"
 venv=target/deploy-venv

@@ -69,8 +69,8 @@ export interface HookonceProps {
 
   /**
    * `Fifo`: the events of one object are worked on one after the other, in the order of their
-   * claims; one that fails holds up those behind it. A change of it makes another queue: events in
-   * the old one are enqueued again by the sweeper.
+   * claims; one that fails holds up those behind it, while it waits for less than fifteen minutes. A
+   * change of it makes another queue: events in the old one are enqueued again by the sweeper.
    *
    * @default 'Standard'
    */

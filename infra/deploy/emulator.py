@@ -33,11 +33,14 @@ START_SECONDS = 60
 
 @contextlib.contextmanager
 def started(log: Path):
-    """Starts it on a free port, with IAM enforced, gives its address, and ends it with all it ran."""
+    """Starts it on a free port, with IAM enforced; gives its address; ends it with all it ran."""
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
     scripts = Path(sys.executable).parent
-    with tempfile.TemporaryDirectory(prefix="hookonce-ministack-") as scratch, log.open("wb") as out:
+    with (
+        tempfile.TemporaryDirectory(prefix="hookonce-ministack-") as scratch,
+        log.open("wb") as out,
+    ):
         environment = {
             "PATH": f"{scripts}:{os.environ['PATH']}",
             "HOME": scratch,
@@ -53,7 +56,7 @@ def started(log: Path):
             "AWS_SECRET_ACCESS_KEY": KEY,
             "AWS_DEFAULT_REGION": REGION,
         }
-        # A session of its own, so that the functions' processes end with it.
+        # Leader of a group, so that the functions' processes end with it.
         process = subprocess.Popen(
             [scripts / "ministack"], env=environment, stdout=out, stderr=out, start_new_session=True
         )
@@ -74,8 +77,8 @@ def await_health(process: subprocess.Popen, endpoint: str, log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(urllib.error.URLError, ConnectionError):
-            with urllib.request.urlopen(f"{endpoint}/_localstack/health", timeout=5):
-                return
+            urllib.request.urlopen(f"{endpoint}/_localstack/health", timeout=5).close()
+            return
         time.sleep(0.1)
     raise SystemExit(f"MiniStack did not start; its log is {log}")
 
