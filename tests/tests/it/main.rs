@@ -6,6 +6,7 @@ mod binaries;
 mod coalescing;
 mod command;
 mod configuration;
+mod cost;
 mod crash_points;
 mod differential;
 mod effects;
