@@ -5,8 +5,8 @@
 #
 #   infra/deploy/build.sh [arm64 | x86_64]
 #
-# arm64 is what the template has by default, and needs Rust's standard library for it:
-# rustup target add aarch64-unknown-linux-gnu
+# arm64 is what the template has by default. Rust's standard library for the other architecture is
+# added to the toolchain by cargo-lambda, through rustup; without rustup it must be there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

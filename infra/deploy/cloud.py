@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import ClientError
 
 import emulator
 
@@ -154,6 +153,6 @@ class Stack:
 
 def remove_table(cloud: Cloud, table: str) -> None:
     """Removes a ledger, which its stack leaves behind and which is protected."""
-    with contextlib.suppress(ClientError):
-        cloud.dynamodb.update_table(TableName=table, DeletionProtectionEnabled=False)
-        cloud.dynamodb.delete_table(TableName=table)
+    cloud.dynamodb.update_table(TableName=table, DeletionProtectionEnabled=False)
+    cloud.dynamodb.get_waiter("table_exists").wait(TableName=table)
+    cloud.dynamodb.delete_table(TableName=table)
