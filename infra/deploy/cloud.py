@@ -42,6 +42,8 @@ class Cloud:
         }
         session = boto3.Session(**(stand_in if endpoint else {}))
         self.region = session.region_name
+        self.environment = surroundings(endpoint) if endpoint else {}
+        """What other programs need to reach it, beside what they have."""
         config = Config(retries={"mode": "standard"}, s3={"addressing_style": "path"})
 
         def client(service: str):
@@ -149,6 +151,15 @@ class Stack:
             with contextlib.suppress(json.JSONDecodeError):
                 lines.append(json.loads(line))
         return [line for line in lines if isinstance(line, dict)]
+
+
+def surroundings(endpoint: str) -> dict[str, str]:
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_REGION": emulator.REGION,
+        "AWS_ACCESS_KEY_ID": emulator.KEY,
+        "AWS_SECRET_ACCESS_KEY": emulator.KEY,
+    }
 
 
 def remove_table(cloud: Cloud, table: str) -> None:

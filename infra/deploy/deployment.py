@@ -104,6 +104,17 @@ class Deployment:
         assert answered == {"200": 1}, f"{event_id} was answered {answered}"
         self.sent["new"] += 1
 
+    def replay(self, event_id: str) -> None:
+        """Has an operator run a parked event again. The sweeper enqueues it: no queue is named."""
+        command = [
+            self.command,
+            *["events", "replay", f"stripe#{event_id}", "--by", "try.sh"],
+            *["--table", self.stack.outputs["LedgerTable"], "--reason", "the destination is back"],
+        ]
+        environment = os.environ | self.cloud.environment
+        ran = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        assert ran.returncode == 0, ran.stderr
+
     # --- The ledger ------------------------------------------------------------------------------
 
     def record(self, event_id: str, provider: str = "stripe") -> dict | None:

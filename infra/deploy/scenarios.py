@@ -27,6 +27,15 @@ def a_lost_message_leaves_a_record_behind(on: Deployment) -> str:
     return "1 record received, 0 messages"
 
 
+def a_parked_event_is_replayed(on: Deployment) -> str:
+    on.deliver_new("evt_replayed_is-gone")
+    on.await_state("evt_replayed_is-gone", "failed")
+    on.replay("evt_replayed_is-gone")
+    record = on.record("evt_replayed_is-gone")
+    assert record["state"] == "received", record["state"]
+    return "1 record open again, with its attempt kept"
+
+
 def copies_of_one_event_take_hold_once(on: Deployment) -> str:
     answered = on.deliver("evt_copies", "--times", "20", "--parallel", "8")
     assert answered == {"200": 20}, answered
@@ -153,11 +162,15 @@ def dead_letters(on: Deployment) -> list[str]:
     return [message["Body"] for message in received.get("Messages", [])]
 
 
-def the_schedule_finds_what_was_lost(on: Deployment) -> str:
+def the_schedule_finds_what_was_lost_and_what_was_replayed(on: Deployment) -> str:
     record = on.await_state("evt_lost", "done", seconds=SWEPT_SECONDS)
     assert record["requeues"] == 1, record
     assert [call["calls"] for call in on.calls("evt_lost")] == [1]
-    return "1 event done after 1 requeue"
+    replayed = on.await_state("evt_replayed_is-gone", "done", seconds=SWEPT_SECONDS)
+    assert replayed["attempt"] == 2, replayed
+    keys = {call["idempotency_key"] for call in on.calls("evt_replayed_is-gone")}
+    assert len(keys) == 1, "a replay came under another key"
+    return "1 event done after 1 requeue, and 1 after its replay, under its key"
 
 
 def lines_count_what_was_sent(on: Deployment) -> str:
@@ -230,6 +243,7 @@ def what_is_no_delivery_is_told_so(on: Deployment) -> str:
 
 SCENARIOS = [
     a_lost_message_leaves_a_record_behind,
+    a_parked_event_is_replayed,
     copies_of_one_event_take_hold_once,
     a_forged_delivery_writes_nothing,
     a_source_whose_secret_is_a_parameter_is_received_too,
@@ -237,7 +251,7 @@ SCENARIOS = [
     of_a_batch_only_what_failed_is_tried_again,
     what_can_never_succeed_is_parked,
     a_message_of_a_stranger_ends_in_the_dead_letter_queue,
-    the_schedule_finds_what_was_lost,
+    the_schedule_finds_what_was_lost_and_what_was_replayed,
     lines_count_what_was_sent,
     every_record_is_closed_or_waits_for_a_person,
     what_is_no_delivery_is_told_so,
