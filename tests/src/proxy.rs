@@ -2,6 +2,7 @@
 //! they took hold, or on the way.
 
 use std::{
+    collections::BTreeSet,
     future::Future,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -51,6 +52,8 @@ struct Shared {
     plan: Mutex<Plan>,
     calls: Mutex<Vec<String>>,
     bodies: Mutex<Vec<(String, Bytes)>>,
+    /// What an SDK calls its calls: its repeats of one have the name of the first.
+    operations: Mutex<BTreeSet<(String, String)>>,
     /// Calls whose body holds this meet this, whatever the plan says.
     spoilt: Mutex<Option<(String, Fault)>>,
 }
@@ -74,6 +77,7 @@ impl FaultProxy {
             plan: Mutex::new(Box::new(plan)),
             calls: Mutex::default(),
             bodies: Mutex::default(),
+            operations: Mutex::default(),
             spoilt: Mutex::default(),
         });
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
@@ -89,6 +93,13 @@ impl FaultProxy {
     #[must_use]
     pub fn calls(&self) -> Vec<String> {
         self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many calls of one action there were so far, an SDK's repeats of one not counted.
+    #[must_use]
+    pub fn operations(&self, action: &str) -> usize {
+        let operations = self.shared.operations.lock().unwrap_or_else(PoisonError::into_inner);
+        operations.iter().filter(|(called, _)| called == action).count()
     }
 
     /// The bodies of the calls of one action so far, in their order.
@@ -159,6 +170,10 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
         calls.push(action.clone());
         (shared.plan.lock().unwrap_or_else(PoisonError::into_inner))(&action, number)
     };
+    if let Some(name) = parts.headers.get("amz-sdk-invocation-id") {
+        let operation = (action.clone(), String::from_utf8_lossy(name.as_bytes()).into_owned());
+        shared.operations.lock().unwrap_or_else(PoisonError::into_inner).insert(operation);
+    }
     let Ok(body) = axum::body::to_bytes(body, usize::MAX).await else { return broken() };
     let fault = shared.spoils(&body).unwrap_or(fault);
     let seen = (action, body.clone());

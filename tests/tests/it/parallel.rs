@@ -86,8 +86,7 @@ async fn parallel_deliveries_of_each_event_make_one_claim_and_one_effect() {
     let ids: BTreeSet<_> = (0..EVENTS).map(|event| format!("evt_{event}")).collect();
     assert_eq!(world.count_records().await, EVENTS);
     // Only the delivery whose claim held enqueues: as many messages as events, not as deliveries.
-    let sent = sqs.calls().iter().filter(|call| *call == "SendMessage").count();
-    assert_eq!(sent, EVENTS, "messages");
+    assert_eq!(sqs.operations("SendMessage"), EVENTS, "messages");
     for id in &ids {
         let record = world.record(id).await.expect("recorded");
         assert_eq!((record.state.name(), record.attempt), (StateName::Done, 1), "{id}");
