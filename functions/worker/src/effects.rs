@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     future::Future,
+    time::Duration,
 };
 
 use aws_sdk_dynamodb::types::TransactWriteItem;
@@ -133,6 +134,9 @@ impl<'a> Effects<'a> {
     /// to one that an earlier attempt started and did not finish is `policy`'s to say:
     ///
     /// - [`StepPolicy::Repeat`] calls again under the same key: for a callee that is idempotent;
+    /// - [`StepPolicy::RepeatFor`] does so for as long as the callee remembers keys, counted from
+    ///   the first start, and parks the event after that: the start costs a journal write, unless
+    ///   it rides on the lease;
     /// - [`StepPolicy::Never`] parks the event: for one where a second call is worse than none;
     /// - for [`StepPolicy::Reconcile`] use [`Effects::reconciled_step`]; here it acts as `Never`.
     ///
@@ -184,6 +188,28 @@ impl<'a> Effects<'a> {
         self.run(name, StepPolicy::Reconcile, ask, call).await
     }
 
+    /// As [`Effects::step`] under [`StepPolicy::RepeatFor`], for a callee that can be asked what
+    /// happened once it may have forgotten the key: as [`Effects::reconciled_step`] from then on.
+    ///
+    /// # Errors
+    /// As [`Effects::reconciled_step`].
+    pub async fn remembered_step<T, A, G, C, F>(
+        &mut self,
+        name: &str,
+        remembers: Duration,
+        ask: A,
+        call: C,
+    ) -> Result<T, Failure>
+    where
+        T: Serialize + DeserializeOwned,
+        A: FnOnce(String) -> G,
+        G: Future<Output = Result<Option<T>, Failure>>,
+        C: FnOnce(String) -> F,
+        F: Future<Output = Result<T, Failure>>,
+    {
+        self.run(name, StepPolicy::RepeatFor(remembers), ask, call).await
+    }
+
     async fn run<T, A, G, C, F>(
         &mut self,
         name: &str,
@@ -204,9 +230,10 @@ impl<'a> Effects<'a> {
         let started = Instant::now();
         // A handler that makes a call again within one attempt is its own predecessor.
         let decision = if self.begun.contains(&step) {
-            decide_begun(policy)
+            decide_begun(self.journal.get(&step), policy, self.clock.now())
         } else {
-            decide_step(self.journal.get(&step), self.lease.owner(), policy)
+            let (entry, owner) = (self.journal.get(&step), self.lease.owner());
+            decide_step(entry, owner, policy, self.clock.now())
         };
         let (journal_first, asked) = match decision {
             StepDecision::Recorded { result } => {

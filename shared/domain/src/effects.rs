@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     fmt::{self, Write as _},
+    time::Duration,
 };
 
 use sha2::{Digest, Sha256};
@@ -104,6 +105,10 @@ impl StepEntry {
 pub enum StepPolicy {
     /// Call again under the same key: the other side is idempotent. Needs no `started` entry.
     Repeat,
+    /// As `Repeat`, for as long as the other side remembers a key; after that a call under it would
+    /// be a second one, and the other side is asked, or the event parked. The `started` entry says
+    /// since when.
+    RepeatFor(Duration),
     /// Ask the other side what happened, then record that or call.
     Reconcile,
     /// Park: a person decides. For calls where a second one is worse than none.
@@ -116,7 +121,7 @@ impl StepPolicy {
     pub const fn journals_start(self) -> bool {
         match self {
             Self::Repeat => false,
-            Self::Reconcile | Self::Never => true,
+            Self::RepeatFor(_) | Self::Reconcile | Self::Never => true,
         }
     }
 }
@@ -140,12 +145,13 @@ pub enum StepDecision {
     Park,
 }
 
-/// Decides how the holder of the lease `owner` goes on with a step.
+/// Decides how the holder of the lease `owner` goes on with a step, at `now`.
 #[must_use]
 pub fn decide_step(
     entry: Option<&StepEntry>,
     owner: &LeaseOwner,
     policy: StepPolicy,
+    now: Timestamp,
 ) -> StepDecision {
     match entry {
         None => StepDecision::Call { journal_first: policy.journals_start() },
@@ -154,17 +160,24 @@ pub fn decide_step(
         }
         // The entry rode on this very lease: no predecessor got here.
         Some(entry) if entry.owner == *owner => StepDecision::Call { journal_first: false },
-        Some(_) => decide_begun(policy),
+        Some(entry) => decide_begun(Some(entry), policy, now),
     }
 }
 
 /// Decides how to go on with a step whose call was begun before and is not known to have ended: by
-/// a predecessor, or by this very attempt.
+/// a predecessor, or by this very attempt. `entry` says since when, if its start was journalled.
 #[must_use]
-pub fn decide_begun(policy: StepPolicy) -> StepDecision {
+pub fn decide_begun(entry: Option<&StepEntry>, policy: StepPolicy, now: Timestamp) -> StepDecision {
+    // The start may have been noted by a machine whose clock is ahead.
+    let age = entry.map(|entry| now.since(entry.at).saturating_add(limits::CLOCK_SKEW));
     match policy {
         _ if seeded::is_on(Fault::PolicyIgnored) => StepDecision::Call { journal_first: false },
-        StepPolicy::Repeat => StepDecision::Call { journal_first: false },
+        StepPolicy::RepeatFor(remembers) if age.is_none_or(|age| age >= remembers) => {
+            StepDecision::Reconcile
+        }
+        StepPolicy::Repeat | StepPolicy::RepeatFor(_) => {
+            StepDecision::Call { journal_first: false }
+        }
         StepPolicy::Reconcile => StepDecision::Reconcile,
         StepPolicy::Never => StepDecision::Park,
     }
@@ -209,8 +222,10 @@ mod tests {
     use super::*;
     use crate::event::{EventId, Source};
 
+    const NOW: Timestamp = Timestamp::from_millis(0);
+
     fn entry(state: StepState, owner: &LeaseOwner) -> StepEntry {
-        StepEntry { state, key: "k".into(), owner: owner.clone(), at: Timestamp::from_millis(0) }
+        StepEntry { state, key: "k".into(), owner: owner.clone(), at: NOW }
     }
 
     fn mine() -> LeaseOwner {
@@ -226,7 +241,7 @@ mod tests {
         let done = entry(StepState::Done { result: "1".into() }, &predecessor());
         for policy in [StepPolicy::Repeat, StepPolicy::Reconcile, StepPolicy::Never] {
             for owner in [mine(), predecessor()] {
-                let decision = decide_step(Some(&done), &owner, policy);
+                let decision = decide_step(Some(&done), &owner, policy, NOW);
                 assert_eq!(decision, StepDecision::Recorded { result: "1".into() });
             }
         }
@@ -235,22 +250,39 @@ mod tests {
     #[test]
     fn a_predecessors_started_step_follows_its_policy() {
         let started = entry(StepState::Started, &predecessor());
-        let decide = |policy| decide_step(Some(&started), &mine(), policy);
+        let decide = |policy| decide_step(Some(&started), &mine(), policy, NOW);
         assert_eq!(decide(StepPolicy::Repeat), StepDecision::Call { journal_first: false });
         assert_eq!(decide(StepPolicy::Reconcile), StepDecision::Reconcile);
         assert_eq!(decide(StepPolicy::Never), StepDecision::Park);
     }
 
     #[test]
+    fn a_key_is_repeated_for_as_long_as_the_other_side_surely_remembers_it() {
+        let day = Duration::from_secs(86_400);
+        let started = entry(StepState::Started, &predecessor());
+        let decide =
+            |entry, age| decide_step(entry, &mine(), StepPolicy::RepeatFor(day), NOW.plus(age));
+        let sure = day - limits::CLOCK_SKEW - Duration::from_millis(1);
+        assert_eq!(decide(Some(&started), sure), StepDecision::Call { journal_first: false });
+        let unsure = sure + Duration::from_millis(1);
+        assert_eq!(decide(Some(&started), unsure), StepDecision::Reconcile);
+        let fresh = StepDecision::Call { journal_first: true };
+        assert_eq!(decide(None, day * 30), fresh, "nobody has called");
+        let begun = |age| decide_begun(Some(&started), StepPolicy::RepeatFor(day), NOW.plus(age));
+        assert_eq!(begun(sure), StepDecision::Call { journal_first: false });
+        assert_eq!(begun(unsure), StepDecision::Reconcile);
+    }
+
+    #[test]
     fn a_start_that_rode_on_the_own_lease_is_no_predecessors() {
         let started = entry(StepState::Started, &mine());
-        let decision = decide_step(Some(&started), &mine(), StepPolicy::Never);
+        let decision = decide_step(Some(&started), &mine(), StepPolicy::Never, NOW);
         assert_eq!(decision, StepDecision::Call { journal_first: false });
     }
 
     #[test]
     fn only_a_policy_that_needs_it_pays_for_a_started_entry() {
-        let fresh = |policy| decide_step(None, &mine(), policy);
+        let fresh = |policy| decide_step(None, &mine(), policy, NOW);
         assert_eq!(fresh(StepPolicy::Repeat), StepDecision::Call { journal_first: false });
         assert_eq!(fresh(StepPolicy::Never), StepDecision::Call { journal_first: true });
     }

@@ -69,8 +69,8 @@ impl SourceConfig {
 }
 
 impl Config {
-    /// Loads the configuration that the environment names: JSON, `ssm:NAME`, or a file's path;
-    /// `hookonce.toml` beside the function without any.
+    /// Loads the configuration that the environment names: JSON, `ssm:NAME`, `s3://BUCKET/KEY`, or
+    /// a file's path; `hookonce.toml` beside the function without any.
     ///
     /// # Errors
     /// If it cannot be had, or is refused.
@@ -81,16 +81,15 @@ impl Config {
             Some(json) if json.trim_start().starts_with('{') => {
                 Self::parse(names::CONFIG, json, Format::Json, None, trust)
             }
-            Some(reference) if reference.starts_with("ssm:") => {
-                let text = store.parameter_text(&reference["ssm:".len()..]).await?;
+            Some(reference) if reference.starts_with("ssm:") || reference.starts_with("s3://") => {
+                let text = match reference.strip_prefix("ssm:") {
+                    Some(name) => store.parameter_text(name).await?,
+                    None => store.object_text(reference).await?,
+                };
                 let format =
                     if text.trim_start().starts_with('{') { Format::Json } else { Format::Toml };
                 Self::parse(reference, &text, format, None, trust)
             }
-            Some(reference) if reference.starts_with("s3://") => Err(ConfigError::Unreadable {
-                path: reference.into(),
-                problem: "configurations in S3 are not supported yet".to_owned(),
-            }),
             path => Self::read(Path::new(path.unwrap_or(DEFAULT_FILE)), trust),
         }
     }
@@ -180,7 +179,7 @@ pub enum Trust {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// No such file, or not to be read.
-    #[error("cannot read {}: {problem}; set {} to a file, to JSON, or to ssm:NAME", path.display(), names::CONFIG)]
+    #[error("cannot read {}: {problem}; set {} to a file, to JSON, to ssm:NAME or to s3://BUCKET/KEY", path.display(), names::CONFIG)]
     Unreadable {
         /// Which file.
         path: PathBuf,

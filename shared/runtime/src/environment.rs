@@ -9,7 +9,7 @@ pub mod names {
     pub const QUEUE_URL: &str = "HOOKONCE_QUEUE_URL";
     /// The bucket for payloads that fit on no record. Without it they are refused.
     pub const PAYLOADS_BUCKET: &str = "HOOKONCE_PAYLOADS_BUCKET";
-    /// The configuration: JSON, `ssm:NAME`, or a file's path.
+    /// The configuration: JSON, `ssm:NAME`, `s3://BUCKET/KEY`, or a file's path.
     pub const CONFIG: &str = "HOOKONCE_CONFIG";
     /// Offset of the clock in ms; for the embedded stack.
     pub const CLOCK_OFFSET_MS: &str = "HOOKONCE_CLOCK_OFFSET_MS";

@@ -36,7 +36,7 @@ impl PayloadStore {
 #[cfg(feature = "aws-payloads")]
 impl PayloadStore {
     #[expect(clippy::unnecessary_wraps, reason = "the same signature with and without the feature")]
-    fn of(aws: &SdkConfig, bucket: String) -> Result<Self, PayloadStoreError> {
+    pub(crate) fn of(aws: &SdkConfig, bucket: String) -> Result<Self, PayloadStoreError> {
         let config = aws_sdk_s3::config::Builder::from(aws);
         // Emulators have no host a bucket.
         let elsewhere =
@@ -107,7 +107,7 @@ impl PayloadStore {
 #[cfg(not(feature = "aws-payloads"))]
 #[expect(clippy::unused_async, reason = "the same signatures with and without the feature")]
 impl PayloadStore {
-    fn of(_aws: &SdkConfig, bucket: String) -> Result<Self, PayloadStoreError> {
+    pub(crate) fn of(_aws: &SdkConfig, bucket: String) -> Result<Self, PayloadStoreError> {
         let problem =
             format!("{} is set, and this build reaches no bucket", names::PAYLOADS_BUCKET);
         Err(PayloadStoreError { call: "start", bucket, class: "payload_refused", problem })

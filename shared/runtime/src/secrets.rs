@@ -6,7 +6,7 @@ use std::fmt;
 use aws_config::SdkConfig;
 use providers::Secret;
 
-use crate::environment;
+use crate::{environment, payloads::PayloadStore};
 
 /// Where a secret lies.
 #[derive(Clone, PartialEq, Eq)]
@@ -173,6 +173,27 @@ impl SecretStore {
     }
 }
 
+impl SecretStore {
+    /// The text of the object at `s3://BUCKET/KEY`, for a configuration kept there.
+    ///
+    /// # Errors
+    /// If it is not there, cannot be reached, or is no text.
+    pub async fn object_text(&self, address: &str) -> Result<String, SecretError> {
+        let failed = |problem: String| SecretError { reference: address.to_owned(), problem };
+        let parts = address.strip_prefix("s3://").and_then(|place| place.split_once('/'));
+        let Some((bucket, key)) =
+            parts.filter(|(bucket, key)| !bucket.is_empty() && !key.is_empty())
+        else {
+            return Err(failed("an object is s3://BUCKET/KEY".to_owned()));
+        };
+        let aws = self.aws.as_ref().ok_or_else(|| failed(NO_AWS.to_owned()))?;
+        let store = PayloadStore::of(aws, bucket.to_owned()).map_err(|e| failed(e.to_string()))?;
+        let bytes = store.get(key).await.map_err(|error| failed(error.to_string()))?;
+        let bytes = bytes.ok_or_else(|| failed("there is no such object".to_owned()))?;
+        String::from_utf8(bytes).map_err(|_| failed("the object is no text".to_owned()))
+    }
+}
+
 fn json_key(text: &str, key: &str) -> Result<Secret, String> {
     let values: std::collections::BTreeMap<String, serde_json::Value> =
         serde_json::from_str(text).map_err(|_| "the secret is not a JSON object".to_owned())?;
@@ -208,6 +229,16 @@ const NO_AWS: &str = "this build, or this command, does not reach AWS for secret
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn an_object_is_named_by_bucket_and_key() {
+        for address in ["s3://", "s3://bucket", "s3://bucket/", "s3:///key", "s3:bucket/key"] {
+            let refused = SecretStore::new(None).object_text(address).await.expect_err("refused");
+            assert!(refused.to_string().contains("an object is s3://BUCKET/KEY"), "{refused}");
+        }
+        let without = SecretStore::new(None).object_text("s3://bucket/a/key").await;
+        assert!(without.expect_err("no AWS").to_string().contains(NO_AWS));
+    }
 
     #[test]
     fn references_are_read_and_secrets_given_as_themselves_refused() {

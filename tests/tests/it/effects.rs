@@ -184,6 +184,46 @@ async fn a_repeatable_step_is_called_again_under_the_same_key() {
 }
 
 #[tokio::test]
+async fn a_key_that_may_be_forgotten_is_not_called_under_again() {
+    let day: u32 = 86_400;
+    for (first, second, calls, parked) in [
+        // Soon enough; too late; the first call counts, not the event's arrival.
+        (0, day - 60, 2, false),
+        (0, day, 1, true),
+        (2 * day, 2 * day + 60, 2, false),
+    ] {
+        let world = World::start().await;
+        world.claim(&stripe_config(), "evt_1").await;
+        let charge = Arc::new(Callee::default());
+        let handler = forgotten_after_a_day(&charge, None);
+        again(&world, &handler, first.into()).await;
+        assert_eq!(charge.called(), 1, "{first} {second}");
+        again(&world, &handler, second.into()).await;
+        assert_eq!(charge.called(), calls, "{first} {second}");
+        if parked {
+            assert_parked(&world, "step_unfinished").await;
+        }
+        let keys = charge.keys();
+        assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_callee_that_may_have_forgotten_a_key_is_asked_if_it_can_be() {
+    let world = World::start().await;
+    world.claim(&stripe_config(), "evt_1").await;
+    let charge = Arc::new(Callee::default());
+    let handler = forgotten_after_a_day(&charge, Some("charge-7"));
+    world.work(&world.scripted(&stripe_config(), &handler)).await;
+    again(&world, &handler, 90_000).await;
+    assert_eq!(charge.called(), 1);
+    let record = world.expect_record("evt_1").await;
+    assert_eq!(record.state.name(), StateName::Done);
+    let recorded = &record.steps[&step("charge")].state;
+    assert_eq!(*recorded, StepState::Done { result: "\"charge-7\"".into() });
+}
+
+#[tokio::test]
 async fn reconciling_asks_first_and_calls_only_what_was_not_made() {
     for (answer, calls) in [(Some("charge-7"), 1), (None, 2)] {
         let world = World::start().await;
@@ -526,6 +566,30 @@ fn failing_in_call(name: &'static str, policy: StepPolicy, callee: &Arc<Callee>)
                 Err::<String, _>(Failure::retry("gateway_down", "no luck"))
             };
             effects.step(name, policy, call).await.map(drop)
+        })
+    })
+}
+
+/// A handler whose callee remembers keys for a day, and fails after each call. Where there is an
+/// answer, it can be asked.
+fn forgotten_after_a_day(charge: &Arc<Callee>, answer: Option<&'static str>) -> Arc<Scripted> {
+    let day = Duration::from_secs(86_400);
+    let charge = Arc::clone(charge);
+    Scripted::new(move |_, effects| {
+        let charge = Arc::clone(&charge);
+        Box::pin(async move {
+            let call = async |key: String| {
+                charge.call(&key);
+                Err::<String, _>(Failure::retry("gateway_down", "no luck"))
+            };
+            let made = match answer {
+                None => effects.step("charge", StepPolicy::RepeatFor(day), call).await,
+                Some(answer) => {
+                    let ask = async |_key: String| Ok(Some(answer.to_owned()));
+                    effects.remembered_step("charge", day, ask, call).await
+                }
+            };
+            made.map(drop)
         })
     })
 }

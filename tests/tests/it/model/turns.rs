@@ -304,7 +304,8 @@ impl Protocol {
         if working.sent.is_some() {
             return Some(started);
         }
-        match decide_step(working.journal.as_deref(), working.lease.owner(), self.bounds.step) {
+        let (journal, owner) = (working.journal.as_deref(), working.lease.owner());
+        match decide_step(journal, owner, self.bounds.step, started.at) {
             StepDecision::Recorded { .. } => {
                 self.see("step: recorded");
                 world.advance(w, false);
