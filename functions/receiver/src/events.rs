@@ -156,7 +156,8 @@ impl Receiver {
             (Ok(()), _) => Prepared::Inline(stored),
             (Err(too_large), None) => return Err(too_large),
             (Err(_), Some(store)) => {
-                let key = object_key(&event.key, &Sha256::digest(&event.payload).into());
+                let sha256 = Sha256::digest(&event.payload).into();
+                let key = object_key(&event.key, &sha256, &stored.codec);
                 Prepared::Large { store: store.clone(), key, stored }
             }
         };

@@ -165,7 +165,7 @@ impl Receiver {
             return Ok(answer_handshake(&context, reply));
         }
         if context.config.fingerprint {
-            context.fingerprint = provider.fingerprint(&verified);
+            context.fingerprint = provider.fingerprint(&verified)?;
         }
         let mut events = provider.identify(verified, context.source)?;
         for event in &mut events {

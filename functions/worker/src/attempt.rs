@@ -28,6 +28,7 @@ use runtime::{
     payloads::PayloadStore,
     telemetry::AttemptLine,
 };
+use sha2::{Digest as _, Sha256};
 use sqs::{Message, Queue};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -292,6 +293,11 @@ impl Attempts {
             Undecodable::UnknownCodec(_) => Failure::retry("payload_codec", error),
             Undecodable::Damaged => Failure::permanent("payload_damaged", error),
         })?;
+        let is_elsewhere = matches!(record.payload, Some(KeptPayload::Elsewhere { .. }));
+        if is_elsewhere && record.payload_sha256 != <[u8; 32]>::from(Sha256::digest(&payload)) {
+            let text = "the object in the bucket is not the payload that was received";
+            return Err(Failure::permanent("payload_damaged", text));
+        }
         Ok(Event {
             key: record.key.clone(),
             provider: record.provider.clone(),

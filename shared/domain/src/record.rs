@@ -210,11 +210,12 @@ impl From<StoredPayload> for KeptPayload {
 }
 
 /// The key of the object that holds a large payload of an event. Deliveries that say the same share
-/// one; one that says something else cannot overwrite what the record names.
+/// one; one that says something else, or says it in a later codec, cannot overwrite what the record
+/// names.
 #[must_use]
-pub fn object_key(event: &EventKey, payload_sha256: &[u8; 32]) -> String {
+pub fn object_key(event: &EventKey, payload_sha256: &[u8; 32], codec: &str) -> String {
     let of_event = hex(&Sha256::digest(event.pk()));
-    format!("{}/{of_event}/{}", event.source(), hex(payload_sha256))
+    format!("{}/{of_event}/{}.{codec}", event.source(), hex(payload_sha256))
 }
 
 /// An error as kept on a record.

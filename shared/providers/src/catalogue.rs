@@ -145,6 +145,19 @@ fn syntax_error(file: &str, text: &str, error: &toml::de::Error) -> CatalogueErr
         file: file.to_owned(),
         line: before.matches('\n').count() + 1,
         column: before[line_start..].chars().count() + 1,
-        reason: error.message().to_owned(),
+        reason: without_value(error.message()),
+    }
+}
+
+/// A message of serde without the string that it quotes where something else is wanted: that may be
+/// a secret.
+#[must_use]
+pub fn without_value(message: &str) -> String {
+    let quoted = message.find("string \"").zip(message.rfind("\", expected"));
+    match quoted {
+        Some((from, to)) if from < to => {
+            format!("{}string{}", &message[..from], &message[to + 1..])
+        }
+        _ => message.to_owned(),
     }
 }

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::{
     InvalidSecret, Key, Rejection, Secret,
     endpoint::Endpoint,
+    reply::is_host,
     select::{Reading, Selector},
     verify::Scheme,
 };
@@ -247,14 +248,23 @@ fn is_key_id(id: &str) -> bool {
     (1..=limits::MAX_LABEL_BYTES).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// Whether `url` is `pattern`, in which a `*` stands for some of the characters that a label and a
-/// file's name have in common: never for a dot or a slash, nor for what begins a port or a query.
+/// Whether `url` is `pattern`: its host by [`is_host`], and its path, in which a `*` stands for some
+/// of the characters of a file's name, never for a dot or a slash, nor for what begins a query.
 pub(crate) fn is_like(pattern: &str, url: &str) -> bool {
-    let Some((before, after)) = pattern.split_once('*') else { return pattern == url };
-    let Some(rest) = url.strip_prefix(before) else { return false };
+    let parts = |url: &'_ str| -> Option<(String, String)> {
+        let (host, path) = url.strip_prefix("https://")?.split_once('/')?;
+        Some((host.to_owned(), path.to_owned()))
+    };
+    let (Some(wanted), Some(named)) = (parts(pattern), parts(url)) else { return false };
+    is_host(&wanted.0, &named.0) && is_path(&wanted.1, &named.1)
+}
+
+fn is_path(pattern: &str, path: &str) -> bool {
+    let Some((before, after)) = pattern.split_once('*') else { return pattern == path };
+    let Some(rest) = path.strip_prefix(before) else { return false };
     let run = rest.bytes().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
     // Any shorter run may be the one, if what follows the `*` could begin like it.
-    (1..=run.count()).any(|length| is_like(after, &rest[length..]))
+    (1..=run.count()).any(|length| is_path(after, &rest[length..]))
 }
 
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
@@ -264,12 +274,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_one_label_or_part_of_a_name() {
+    fn a_star_stands_for_a_region_or_part_of_a_name() {
         let pattern = "https://sns.*.amazonaws.com/SimpleNotificationService-*.pem";
         let right = "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-0a1b.pem";
         assert!(is_like(pattern, right));
         for url in [
             "http://sns.eu-west-1.amazonaws.com/SimpleNotificationService-0a1b.pem",
+            "https://sns.s3.amazonaws.com/SimpleNotificationService-0a1b.pem",
+            "https://sns.s3-us-west-2.amazonaws.com/SimpleNotificationService-0a1b.pem",
             "https://sns.eu.west.amazonaws.com/SimpleNotificationService-0a1b.pem",
             "https://sns..amazonaws.com/SimpleNotificationService-0a1b.pem",
             "https://sns.eu-west-1.amazonaws.com.evil.example/SimpleNotificationService-0a1b.pem",

@@ -28,7 +28,7 @@ mod select;
 mod unit;
 mod verify;
 
-pub use catalogue::{CatalogueError, Confidence, Fact, Origin};
+pub use catalogue::{CatalogueError, Confidence, Fact, Origin, without_value};
 pub use describe::{Description, IdentityInWords, SchemeInWords, Trap};
 pub use endpoint::{Endpoint, Setting};
 pub use fetch::{KeyRequest, UnreadableKeys};

@@ -4,10 +4,13 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use domain::{
     delivery::{Delivery, Headers},
+    effects::hex,
     event::{Event, EventId, Source},
     retention::RetryWindows,
     time::Timestamp,
 };
+
+use ring::digest;
 
 use crate::{
     CannotSign, CatalogueError, Confirmation, Coverage, Description, Endpoint, Fact, Greeting,
@@ -370,18 +373,33 @@ impl Provider {
     }
 
     /// An id of what the delivery says, whatever id it came with. Where the event id is not signed,
-    /// a second claim by this one, kept for a short while, refuses a recorded body that is sent
-    /// again under a fresh id. `None` where the provider may honestly send the same twice.
-    #[must_use]
-    pub fn fingerprint(&self, delivery: &VerifiedDelivery) -> Option<EventId> {
+    /// a second claim by this one refuses a recorded body that is sent again under a fresh id.
+    /// `None` where the provider may honestly send the same twice.
+    ///
+    /// # Errors
+    /// If a part of it is not where the catalogue says: without it, it would tell nothing.
+    pub fn fingerprint(
+        &self,
+        delivery: &VerifiedDelivery,
+    ) -> Result<Option<EventId>, Unidentifiable> {
         let Catalogue { fingerprint, lookups, .. } = &*self.catalogue;
         if fingerprint.is_empty() {
-            return None;
+            return Ok(None);
         }
         delivery.read(lookups, |reading| {
-            let parts: Vec<_> =
-                fingerprint.iter().map(|part| reading.part(part)).collect::<Result<_, _>>().ok()?;
-            EventId::frame(Some("fingerprint"), parts.iter().map(Option::as_deref)).ok()
+            let parts = fingerprint.iter().map(|part| reading.part(part));
+            // Hashed: a header may be as long as its sender likes.
+            let mut frame = digest::Context::new(&digest::SHA256);
+            for part in parts.collect::<Result<Vec<_>, _>>()? {
+                let length = part.as_ref().map_or(u64::MAX, |part| part.len() as u64);
+                frame.update(&length.to_be_bytes());
+                frame.update(part.unwrap_or_default().as_bytes());
+            }
+            let id = EventId::new(hex(frame.finish().as_ref()));
+            id.map(Some).map_err(|problem| Unidentifiable::Invalid {
+                place: "fingerprint".to_owned(),
+                problem: problem.to_string(),
+            })
         })
     }
 

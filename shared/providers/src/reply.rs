@@ -159,25 +159,57 @@ impl Challenge {
     }
 }
 
-/// Whether `url` is one of HTTPS at one of `hosts`, of which `*` stands for one label. No port, no
-/// user: what a person and two parsers could read differently is not called.
+/// Whether `url` is one of HTTPS at one of `hosts`. No port, no user: what a person and two parsers
+/// could read differently is not called.
 pub(crate) fn is_at(url: &str, hosts: &[String]) -> bool {
     let Some(rest) = url.strip_prefix("https://") else { return false };
     let Some((host, _)) = rest.split_once('/') else { return false };
-    let is_label = |label: &str| {
-        !label.is_empty()
-            && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-    };
-    let is_host = |pattern: &String| {
-        let (wanted, labels): (Vec<_>, Vec<_>) =
-            (pattern.split('.').collect(), host.split('.').collect());
-        wanted.len() == labels.len()
-            && wanted
-                .iter()
-                .zip(&labels)
-                .all(|(wanted, label)| is_label(label) && (*wanted == "*" || wanted == label))
-    };
-    url.bytes().all(|byte| byte.is_ascii_graphic()) && hosts.iter().any(is_host)
+    url.bytes().all(|byte| byte.is_ascii_graphic())
+        && hosts.iter().any(|known| is_host(known, host))
+}
+
+/// Whether `host` is the one that `pattern` names, in which a `*` stands for a region of AWS and
+/// nothing else: `sns.*.amazonaws.com` with any label would be somebody's bucket at
+/// `sns.s3.amazonaws.com`.
+pub(crate) fn is_host(pattern: &str, host: &str) -> bool {
+    let (wanted, labels): (Vec<_>, Vec<_>) =
+        (pattern.split('.').collect(), host.split('.').collect());
+    wanted.len() == labels.len()
+        && wanted.iter().zip(&labels).all(|(wanted, label)| match *wanted {
+            "*" => is_region(label),
+            wanted => is_label(label) && wanted == *label,
+        })
+}
+
+/// Whether a catalogue file may name such a host: no address in numbers, and no whole domain of
+/// anybody's.
+pub(crate) fn is_host_pattern(host: &str, is_variable: impl Fn(&str) -> bool) -> bool {
+    let fixed: Vec<_> = host.rsplit('.').take(2).collect();
+    fixed.len() == 2
+        && fixed.iter().all(|label| is_label(label))
+        && fixed[0].bytes().any(|b| b.is_ascii_lowercase())
+        && host.split('.').all(|label| label == "*" || is_label(label) || is_variable(label))
+}
+
+pub(crate) fn is_label(label: &str) -> bool {
+    !label.is_empty()
+        && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+}
+
+/// As `eu-west-1` and `us-gov-east-1` are.
+fn is_region(label: &str) -> bool {
+    let parts: Vec<_> = label.split('-').collect();
+    let is_word = |part: &&str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase());
+    match parts.as_slice() {
+        [partition, middle @ .., number] if !middle.is_empty() => {
+            partition.len() == 2
+                && is_word(partition)
+                && middle.iter().all(is_word)
+                && !number.is_empty()
+                && number.bytes().all(|b| b.is_ascii_digit())
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -189,6 +221,10 @@ mod tests {
         let hosts = ["sns.*.amazonaws.com".to_owned()];
         assert!(is_at("https://sns.eu-west-1.amazonaws.com/?Action=Confirm", &hosts));
         for url in [
+            "https://sns.s3.amazonaws.com/",
+            "https://sns.s3-us-west-2.amazonaws.com/",
+            "https://sns.us-west.amazonaws.com/",
+            "https://sns.anybody.amazonaws.com/",
             "http://sns.eu-west-1.amazonaws.com/",
             "https://sns.eu-west-1.amazonaws.com",
             "https://sns.eu-west-1.amazonaws.com.evil.example/",

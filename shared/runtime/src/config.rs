@@ -14,7 +14,7 @@ use domain::{
     retention::{Required, Retention},
     transition::Policy,
 };
-use providers::{Endpoint, Provider};
+use providers::{Endpoint, Provider, without_value};
 use serde::Deserialize;
 use url::Url;
 
@@ -143,17 +143,6 @@ fn without_excerpt(error: &toml::de::Error, text: &str) -> String {
     match error.span().map(|span| before(span.start) + 1) {
         Some(line) => format!("line {line}: {}", without_value(error.message())),
         None => without_value(error.message()),
-    }
-}
-
-/// Serde quotes a string that stands where something else is wanted. It may be a secret.
-fn without_value(message: &str) -> String {
-    let quoted = message.find("string \"").zip(message.rfind("\", expected"));
-    match quoted {
-        Some((from, to)) if from < to => {
-            format!("{}string{}", &message[..from], &message[to + 1..])
-        }
-        _ => message.to_owned(),
     }
 }
 
@@ -428,6 +417,10 @@ impl Check<'_> {
             let problem = format!("{} publishes no keys: give it a secret", provider.name());
             return self.problem(&format!("{path}.secrets"), problem);
         }
+        for name in provider.pins().filter(|name| !settings.contains_key(*name)) {
+            let problem = "needed: the keys that are fetched sign for every account there";
+            self.problem(&format!("{path}.settings.{name}"), problem);
+        }
         let needed = provider.settings_for_keys();
         for name in needed.iter().filter(|name| !settings.contains_key(*name)) {
             self.problem(&format!("{path}.settings.{name}"), "needed to fetch the keys");
@@ -475,6 +468,9 @@ impl Check<'_> {
         for name in settings.keys().filter(|name| wanted.iter().all(|w| w.name != **name)) {
             let problem = format!("{} has no such setting", provider.name());
             self.problem(&format!("{path}.settings.{name}"), problem);
+        }
+        for (name, _) in settings.iter().filter(|(_, value)| value.is_empty()) {
+            self.problem(&format!("{path}.settings.{name}"), "is empty; leave it out or set it");
         }
         for setting in wanted.iter().filter(|wanted| !wanted.one_of.is_empty()) {
             let value = settings.get(&setting.name);

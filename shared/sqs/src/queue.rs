@@ -8,6 +8,7 @@ use aws_sdk_sqs::{
     types::{QueueAttributeName, SendMessageBatchRequestEntry},
 };
 use domain::{effects::hex, record::Record};
+use futures::{StreamExt as _, stream};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
@@ -113,6 +114,11 @@ impl Queue {
             return vec![self.send(message).await];
         }
         let batches = messages.chunks(MESSAGES_A_CALL).map(|batch| self.send_batch(batch));
+        if self.is_fifo() {
+            // One after the other: those about one object are to arrive in their order.
+            let sent: Vec<_> = stream::iter(batches).then(|batch| batch).collect().await;
+            return sent.into_iter().flatten().collect();
+        }
         futures::future::join_all(batches).await.into_iter().flatten().collect()
     }
 

@@ -323,6 +323,26 @@ async fn a_host_that_is_down_takes_no_key_away() {
     assert_eq!(hosts.calls().len(), 2, "asked again once");
 }
 
+#[tokio::test]
+async fn a_certificate_that_is_refused_for_a_moment_is_kept_and_one_that_stays_away_is_not() {
+    let (world, hosts) = stage().await;
+    let clock = Clock::on_tokio(Clock::default().now());
+    let config = config(&sns(json!({})));
+    let receiver = world.receiver_at(&config, clock, &world.dynamodb_url, &world.sqs_url).await;
+    let receiver = receiver.calling_by(hosts.client.clone());
+    hosts.serve(&certificate(1), good());
+    let dated = |id: &str| {
+        let at = Timestamp::from_millis(clock.now().millis());
+        sns_message(json!({ "MessageId": id, "Timestamp": at.to_string() }), &certificate(1))
+    };
+    assert_eq!(deliver_to(&receiver, "shop", &dated("n_1")).await.status, 200);
+    hosts.serve(&certificate(1), Served::Answer(403, String::new()));
+    pass(limits::FETCHED_KEY_AGE).await;
+    assert_eq!(deliver_to(&receiver, "shop", &dated("n_2")).await.status, 200);
+    pass(limits::FETCHED_KEY_AGE).await;
+    assert_eq!(deliver_to(&receiver, "shop", &dated("n_3")).await.status, 401);
+}
+
 // ---- confirmations --------------------------------------------------------------------------
 
 #[tokio::test]
@@ -439,6 +459,14 @@ fn what_could_not_be_fetched_or_confirmed_is_refused_at_load() {
         (
             json!({ "provider": "aws-sns", "confirm": true }),
             "sources.shop.confirm: without settings.topic_arn anybody's would be confirmed",
+        ),
+        (
+            json!({ "provider": "aws-sns" }),
+            "sources.shop.settings.topic_arn: needed: the keys that are fetched sign for every",
+        ),
+        (
+            sns(json!({ "settings": { "topic_arn": "" } })),
+            "sources.shop.settings.topic_arn: is empty",
         ),
         (
             json!({ "provider": "stripe", "secrets": ["env:A"], "confirm": true }),

@@ -7,11 +7,13 @@ use std::{
 };
 
 use domain::record::StateName;
+use hookonce::stack::sqs_config;
 use runtime::clock::Clock;
 use serde_json::{Value, json};
+use sqs::{Message, Outgoing, Queue};
 use tests::{
     handlers::Scripted,
-    world::{World, deliver, occurred_at, stripe_body, stripe_config},
+    world::{World, deliver, occurred_at, stripe_body, stripe_config, stripe_key},
 };
 use worker::Failure;
 
@@ -133,6 +135,29 @@ async fn events_of_nothing_known_wait_for_none() {
     let worker = world.worker(&quick(), &[("test", runs.handler())]);
     assert_eq!(world.work(&worker).await.batch_item_failures.len(), 1);
     assert_eq!(state(&world, "x_2").await, StateName::Done);
+}
+
+/// More than one call takes.
+#[tokio::test]
+async fn events_of_one_delivery_arrive_in_their_order() {
+    let world = World::start_fifo().await;
+    let queue = Queue::new(sqs_config(&world.sqs_url), world.queue_url.clone());
+    let outgoing = |number: usize| Outgoing {
+        object_id: Some("a".to_owned()),
+        ..Message { key: stripe_key(&format!("a_{number}")), event_type: None }.into()
+    };
+    let all: Vec<_> = (0..35).map(outgoing).collect();
+    assert!(queue.send_all(&all).await.iter().all(Result::is_ok));
+    let mut arrived = Vec::new();
+    while arrived.len() < all.len() {
+        for record in world.receive_batch().await.records {
+            let body = record.body.unwrap_or_default();
+            arrived.push(Message::parse(&body).expect("ours").key);
+            let delete = world.sqs.delete_message().queue_url(&world.queue_url);
+            delete.set_receipt_handle(record.receipt_handle).send().await.expect("deleted");
+        }
+    }
+    assert_eq!(arrived, all.into_iter().map(|one| one.message.key).collect::<Vec<_>>());
 }
 
 /// A FIFO queue remembers what it was sent for five minutes; a sweep may have to send the same

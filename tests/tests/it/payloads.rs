@@ -160,6 +160,20 @@ async fn a_payload_whose_object_is_gone_is_parked_and_says_so() {
 }
 
 #[tokio::test]
+async fn an_object_that_holds_something_else_is_parked_and_handed_to_nobody() {
+    let (world, bucket) = (World::start().await, Bucket::start().await);
+    let receiver = receiver(&world, &bucket).await;
+    assert_eq!(deliver(&receiver, &delivery("evt_1", 0)).await.status, 200);
+    let other = dynamo::payload::encode(&large("evt_1", 100_000)).bytes;
+    bucket.objects().values_mut().for_each(|object| *object = other.clone().into());
+    let (worker, seen) = worker(&world, Some(&bucket));
+    world.work(&worker).await;
+    let record = world.record("evt_1").await.expect("recorded");
+    assert_eq!(record.last_error.map(|error| error.class).as_deref(), Some("payload_damaged"));
+    assert!(given(&seen).is_empty());
+}
+
+#[tokio::test]
 async fn a_worker_that_cannot_reach_the_bucket_tries_again_later() {
     let (world, bucket) = (World::start().await, Bucket::start().await);
     let receiver = receiver(&world, &bucket).await;

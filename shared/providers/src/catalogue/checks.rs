@@ -9,7 +9,7 @@ use crate::{
     endpoint::Setting,
     identify::Identity,
     json,
-    reply::{Alphabet, Challenge, Handshake, Reply},
+    reply::{Alphabet, Challenge, Handshake, Reply, is_host_pattern},
     sample::Sample,
     select::{Lookups, Part},
     verify::{Algorithm, Method, Scheme},
@@ -39,9 +39,7 @@ pub(super) fn checked(written: file::File) -> Result<Catalogue, Refusal> {
     let identities = identities(written.identity, &mut places)?;
     let handshakes = handshakes(written.handshake, &mut places, &settings)?;
     let fingerprint = places.parts("fingerprint", written.fingerprint)?;
-    if !fingerprint.is_empty() && identities.iter().any(|identity| identity.each.is_some()) {
-        return refuse("fingerprint", "it is a whole delivery's, and there are events in lists");
-    }
+    check_fingerprint(&fingerprint, &identities, &schemes)?;
     let keys = written.keys.map(|written| keys(written, &mut places, &settings)).transpose()?;
     let lookups = places.lookups;
     kept_headers(&written.keep_headers, &schemes)?;
@@ -173,6 +171,32 @@ fn identities(
     Ok(identities)
 }
 
+/// What is left to its sender's choice, or may be missing, tells nothing from anything.
+fn check_fingerprint(
+    fingerprint: &[Part],
+    identities: &[Identity],
+    schemes: &[Scheme],
+) -> Result<(), Refusal> {
+    const KEY: &str = "fingerprint";
+    if fingerprint.is_empty() {
+        return Ok(());
+    }
+    if identities.iter().any(|identity| identity.each.is_some()) {
+        return refuse(KEY, "it is a whole delivery's, and there are events in lists");
+    }
+    if identities.iter().any(|identity| identity.coalesce.is_some()) {
+        return refuse(KEY, "with \"coalesce_s\" equal deliveries are further changes");
+    }
+    let is_signed = |part: &Part| {
+        let mut places = part.any.iter().map(|selector| &selector.place);
+        !part.optional && places.all(|place| schemes.iter().all(|scheme| scheme.signs(place)))
+    };
+    if !fingerprint.iter().any(is_signed) {
+        return refuse(KEY, "one part at least is signed and not optional");
+    }
+    Ok(())
+}
+
 fn coalesce(key: &str, written: Option<u32>) -> Result<Option<Duration>, Refusal> {
     let window = written.map(|seconds| Duration::from_secs(seconds.into()));
     let longest = limits::MAX_COALESCING;
@@ -208,6 +232,10 @@ fn handshakes(
         let confirm = match written.confirm {
             Some(confirm) => {
                 let key = format!("{key}.confirm");
+                if let Some(host) = confirm.hosts.iter().find(|h| !is_host_pattern(h, |_| false)) {
+                    let reason = format!("{host} is no host: \"*\" only for a region");
+                    return refuse(&format!("{key}.confirm.hosts"), reason);
+                }
                 if confirm.hosts.is_empty() {
                     return refuse(&key, "there is no host to call");
                 }

@@ -11,6 +11,7 @@ use crate::{
     endpoint::Setting,
     fetch::{KeyAnswer, KeySource, Posted},
     json,
+    reply::{is_host_pattern, is_label},
 };
 
 pub(super) fn keys(
@@ -77,13 +78,13 @@ fn is_address(address: &str, is_named: bool) -> Result<(), Refusal> {
     let Some((host, path)) = parts else {
         return refuse("keys.at", "an address is https://HOST/PATH");
     };
-    let fixed: Vec<_> = host.rsplit('.').take(2).collect();
-    let is_host = fixed.len() == 2
-        && fixed.iter().all(|label| is_label(label))
-        && host.split('.').all(|label| label == "*" || is_label(label) || is_setting(label));
     let is_path = path.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./*".contains(&b));
-    if !is_host || !is_path || path.contains("..") {
-        return refuse("keys.at", "an address has no port, query, user, or host of anybody's");
+    if !is_host_pattern(host, is_setting) {
+        let reason = format!("{host} is no host: no port, user or number, \"*\" only for a region");
+        return refuse("keys.at", reason);
+    }
+    if !is_path || path.contains("..") {
+        return refuse("keys.at", format!("/{path} is no plain path: no query, no \"..\""));
     }
     if address.contains('*') && !is_named {
         return refuse("keys.at", "\"*\" goes with \"named\"");
@@ -114,11 +115,6 @@ fn posted(
         Ok((member, posted))
     };
     written.into_iter().map(read).collect()
-}
-
-fn is_label(text: &str) -> bool {
-    !text.is_empty()
-        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
 fn is_setting(label: &str) -> bool {

@@ -121,7 +121,7 @@ fn a_recorded_body_under_a_fresh_id_has_the_same_fingerprint() {
             let replayed = Delivery { headers, ..recorded.clone() };
             let verified =
                 provider.verify(replayed, std::slice::from_ref(&key), NOW, None).expect(name);
-            let print = provider.fingerprint(&verified).expect(name);
+            let print = provider.fingerprint(&verified).expect(name).expect(name);
             (provider.identify(verified, &source()).expect(name)[0].key.id().clone(), print)
         };
         let (first, second) = (fingerprint("recorded", ""), fingerprint("fresh", ""));
@@ -133,7 +133,67 @@ fn a_recorded_body_under_a_fresh_id_has_the_same_fingerprint() {
     let stripe = provider("stripe");
     let key = key(&stripe, "ours only");
     let verified = stripe.verify(signed(&stripe, &key, &[], "{}"), &[key], NOW, None);
-    assert_eq!(stripe.fingerprint(&verified.expect("signed by us")), None);
+    assert_eq!(stripe.fingerprint(&verified.expect("signed by us")), Ok(None));
+}
+
+#[test]
+fn a_fingerprint_holds_however_long_an_unsigned_part_of_it_is() {
+    let shopify = provider("shopify");
+    let key = key(&shopify, secret_of("shopify"));
+    let print = |topic: &str| {
+        let verified = shopify.verify(
+            signed(&shopify, &key, &[("x-shopify-topic", topic)], "{}"),
+            std::slice::from_ref(&key),
+            NOW,
+            None,
+        );
+        shopify
+            .fingerprint(&verified.expect("signed by us"))
+            .expect("a topic")
+            .expect("there is one")
+    };
+    let long = format!("orders/{}", "x".repeat(4000));
+    assert_eq!(print(&long), print(&long));
+    assert_ne!(print(&long), print("orders/create"));
+    let without = shopify.verify(signed(&shopify, &key, &[], "{}"), &[key], NOW, None);
+    let without = shopify.fingerprint(&without.expect("signed by us"));
+    assert!(without.is_err(), "what is missing tells nothing");
+}
+
+#[test]
+fn a_fingerprint_that_tells_nothing_is_refused() {
+    let file = |fingerprint: &str, identity: &str| {
+        format!(
+            "name = \"a\"\ntitle = \"A\"\nfingerprint = {fingerprint}\n[[verify]]\nscheme = \"hmac\"\n\
+             algorithm = \"sha256\"\nencoding = \"hex\"\nkey = {{ format = \"raw\" }}\n\
+             header = [\"x-sig\"]\nsigned = \"{{body}}\"\n[[identity]]\n\
+             id = [{{ header = \"x-id\" }}]\n{identity}"
+        )
+    };
+    let refused = |fingerprint: &str, identity: &str| {
+        let parsed = Provider::parse("a.toml", &file(fingerprint, identity));
+        parsed.map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(refused("[{ digest = true }]", ""), Ok(()));
+    assert_eq!(refused("[{ header = \"x-a\" }, { pointer = \"/a\" }]", ""), Ok(()));
+    for (fingerprint, identity, why) in [
+        ("[{ header = \"x-a\", optional = true }]", "", "one part at least is signed"),
+        ("[{ header = \"x-a\" }]", "", "one part at least is signed"),
+        ("[{ pointer = \"/a\", optional = true }]", "", "one part at least is signed"),
+        ("[{ digest = true }]", "coalesce_s = 10", "further changes"),
+    ] {
+        let error = refused(fingerprint, identity).expect_err(fingerprint);
+        assert!(error.contains("fingerprint") && error.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn a_secret_in_the_wrong_place_of_a_file_is_not_repeated() {
+    for written in ["key = \"whsec_hush\"", "tolerance_s = \"whsec_hush\""] {
+        let text = format!("name = \"a\"\ntitle = \"A\"\n[[verify]]\nscheme = \"hmac\"\n{written}");
+        let error = Provider::parse("a.toml", &text).expect_err("refused").to_string();
+        assert!(!error.contains("hush"), "{error}");
+    }
 }
 
 #[test]
