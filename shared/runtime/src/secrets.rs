@@ -99,7 +99,6 @@ fn known_scheme(scheme: &str) -> Result<&'static str, InvalidSecretRef> {
 /// Fetches secrets.
 #[derive(Clone, Debug)]
 pub struct SecretStore {
-    #[cfg_attr(not(feature = "aws-secrets"), expect(dead_code, reason = "for remote secrets"))]
     aws: Option<SdkConfig>,
 }
 

@@ -326,6 +326,30 @@ fn what_fails_is_named_and_one_failure_of_many_is_a_no() {
 }
 
 #[test]
+fn a_rejected_request_shows_what_its_provider_hears_where_that_is_particular() {
+    let signature = STANDARD.encode([0_u8; 32]);
+    let wrong = json!({
+        "provider": "xero",
+        "secret": "of the app",
+        "method": "POST",
+        "headers": { "x-xero-signature": signature },
+        "body": "{}"
+    });
+    let unsigned = with(wrong.clone(), "headers", json!({}));
+    let ordinary = with(request(), "secret", "whsec_other".into());
+    let (code, lines) = verify(&json!([wrong, unsigned, ordinary]));
+    assert_eq!(code, Some(1));
+    let told: Vec<_> = lines.iter().map(|line| (&line["reason"], &line["response"])).collect();
+    let xero = json!({ "status": 401, "headers": {}, "body": "" });
+    let expected = [
+        (&json!("bad_signature"), &xero),
+        (&json!("no_signature"), &xero),
+        (&json!("bad_signature"), &Value::Null),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
 fn an_authentic_request_without_an_event_id_is_unidentifiable() {
     let delivery = tests::world::stripe_body(br#"{"object":"event"}"#);
     let (code, lines) = verify(&with(as_request(&delivery), "now", Value::Null));

@@ -166,8 +166,10 @@ async fn it_says_in_one_line_where_it_serves_and_serves_this_machine_only() {
     let folder = folder();
     let dev = Dev::start(folder.path(), &[]).await;
     let said: BTreeSet<_> = dev.ready.as_object().expect("an object").keys().collect();
-    let expected = ["dynamodb", "ready", "receiver", "sqs", "table"].map(ToOwned::to_owned);
-    assert_eq!(said, expected.iter().collect());
+    let expected = ["dynamodb", "queue_url", "ready", "receiver", "sqs", "table"];
+    assert_eq!(said, expected.map(ToOwned::to_owned).iter().collect());
+    let queue_url = format!("{}/000000000000/hookonce-events", dev.url("sqs"));
+    assert_eq!(dev.url("queue_url"), queue_url);
     assert_eq!(dev.ready["ready"], Value::Bool(true));
     for part in ["receiver", "dynamodb", "sqs"] {
         assert!(dev.url(part).starts_with("http://127.0.0.1:"), "{}", dev.ready);

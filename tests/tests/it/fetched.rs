@@ -331,10 +331,7 @@ async fn a_certificate_that_is_refused_for_a_moment_is_kept_and_one_that_stays_a
     let receiver = world.receiver_at(&config, clock, &world.dynamodb_url, &world.sqs_url).await;
     let receiver = receiver.calling_by(hosts.client.clone());
     hosts.serve(&certificate(1), good());
-    let dated = |id: &str| {
-        let at = Timestamp::from_millis(clock.now().millis());
-        sns_message(json!({ "MessageId": id, "Timestamp": at.to_string() }), &certificate(1))
-    };
+    let dated = |id: &str| sns_message_at(clock.now(), json!({ "MessageId": id }), &certificate(1));
     assert_eq!(deliver_to(&receiver, "shop", &dated("n_1")).await.status, 200);
     hosts.serve(&certificate(1), Served::Answer(403, String::new()));
     pass(limits::FETCHED_KEY_AGE).await;
@@ -588,9 +585,13 @@ fn subscribe_url() -> String {
     format!("https://{SNS}/?Action=ConfirmSubscription&Token=t0ken")
 }
 
-fn sns_message(mut members: Value, url: &str) -> Delivery {
+fn sns_message(members: Value, url: &str) -> Delivery {
+    sns_message_at(Clock::default().now(), members, url)
+}
+
+fn sns_message_at(now: Timestamp, mut members: Value, url: &str) -> Delivery {
     let known = Provider::builtin("aws-sns").expect("known");
-    let request = SampleRequest { event_type: None, id: "any", now: Clock::default().now() };
+    let request = SampleRequest { event_type: None, id: "any", now };
     let sample = known.sample(&request).expect("a sample");
     let mut message: Value = serde_json::from_slice(&sample.body).expect("JSON");
     members["SigningCertURL"] = url.into();

@@ -105,7 +105,12 @@ async fn at_each_provider_that_leaves_the_id_unsigned_a_replay_does_nothing() {
         let headers = replayed.headers.iter().map(signature).collect();
         let replayed = Delivery { headers, ..replayed.clone() };
         for delivery in [&recorded, &replayed] {
-            assert_eq!(deliver_to(&receiver, name, delivery).await.status, 200, "{name}");
+            let mut answer = deliver_to(&receiver, name, delivery).await;
+            // As a provider does: a machine under load may answer so.
+            while answer.status == 503 {
+                answer = deliver_to(&receiver, name, delivery).await;
+            }
+            assert_eq!(answer.status, 200, "{name}: {}", answer.body);
         }
         assert_eq!(written(&world).await.0, number + 1, "{name}");
     }

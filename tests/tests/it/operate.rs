@@ -10,20 +10,28 @@ use std::{
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use aws_sdk_sqs::types::QueueAttributeName;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
     effects::StepPolicy,
     event::Event,
     record::{ClaimId, State, StateName, StoredPayload},
     time::Timestamp,
-    transition::{FencedOutcome, claim},
+    transition::{FencedOutcome, Operator, claim},
 };
-use dynamo::{Ledger, Returning};
+use dynamo::{Ledger, LedgerError, Returning};
 use futures::{StreamExt as _, stream};
-use hookonce::operate::moment;
-use runtime::clock::Clock;
+use hookonce::operate::{
+    act::{Acted, Candidate, Enqueued, Hands, Replay, candidates},
+    connect, moment,
+    page::Filter,
+    policies::Policies,
+};
+use runtime::{aws::Patience, clock::Clock};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 use tests::{
+    bucket::Bucket,
     dev::{Dev, eventually},
     handlers::Scripted,
     play::{Callee, Gate, accounts, balance, credit, stripe_policy, stripe_with},
@@ -382,6 +390,135 @@ async fn a_bulk_replay_takes_the_oldest_first_and_no_more_than_it_is_told() {
     assert_eq!(left, ["old_2", "old_3", "old_4"].map(pk));
 }
 
+#[tokio::test]
+async fn a_bulk_replay_leaves_what_was_replayed_since_it_was_listed() {
+    let world = World::start().await;
+    let colleague = Terminal::at(&world);
+    accounts(&world).await;
+    for id in ["evt_done", "evt_again", "evt_same"] {
+        park(&world, id).await;
+    }
+    let (source, since, until, error) = Default::default();
+    let filter = Filter { states: [StateName::Failed].into(), source, since, until, error };
+    let listed = candidates(&world.ledger, &filter, 10).await.expect("a list").events;
+    assert_eq!(listed.len(), 3);
+    for (id, handler) in [("evt_done", crediting()), ("evt_again", refusing())] {
+        let ended = colleague.run(&["events", "replay", &pk(id), "--reason", "mended"]).await;
+        said(&ended, 0, &["replayed: enqueued"]);
+        world.work(&world.scripted(&stripe_config(), &handler)).await;
+    }
+
+    let queue = connect::queue(&world.queue_url).await.expect("a queue");
+    let policies = Policies::load(None).await.expect("the catalogue's");
+    let hands = Hands {
+        ledger: &world.ledger,
+        queue: Some(&queue),
+        policies: &policies,
+        clock: Clock::default(),
+        operator: Operator { name: "bob", reason: "deploy reverted" },
+    };
+    let mut expected = BTreeMap::from([
+        (pk("evt_done"), Acted::Moved { state: StateName::Done, attempt: 2 }),
+        (pk("evt_again"), Acted::Moved { state: StateName::Failed, attempt: 2 }),
+        (pk("evt_same"), Acted::Applied(Enqueued::Sent)),
+    ]);
+    let how = Replay { even_done: true, ..Replay::default() };
+    let ended = |event: &Candidate, acted: &Result<Acted, LedgerError>| {
+        let acted = acted.as_ref().expect("known");
+        assert_eq!(expected.remove(&event.key.pk()).as_ref(), Some(acted), "{event:?}");
+    };
+    hands.replay_all(&listed, how, ended).await;
+    assert!(expected.is_empty(), "{expected:?}");
+    let worker = world.scripted(&stripe_config(), &crediting());
+    while world.queue_depth().await.0 > 0 {
+        world.work(&worker).await;
+    }
+    let record = world.expect_record("evt_done").await;
+    assert_eq!((record.state.name(), record.replays), (StateName::Done, 1));
+    assert_eq!(balance(&world, "evt_done").await, Some(1));
+    assert_eq!(balance(&world, "evt_same").await, Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_replays_a_selection_hears_what_a_colleague_has_finished_meanwhile() {
+    let world = Arc::new(World::start().await);
+    accounts(&world).await;
+    park(&world, "evt_1").await;
+    // The first look at the record is the list's, the second the replay's.
+    let (other, runtime) = (Arc::clone(&world), tokio::runtime::Handle::current());
+    let mut looks = 0;
+    let proxy = FaultProxy::start(&world.dynamodb_url, move |action, _| {
+        looks += u32::from(action == "GetItem");
+        if action == "GetItem" && looks == 2 {
+            let worker = other.scripted(&stripe_config(), &crediting());
+            let finish = async {
+                other.replay("evt_1", false).await;
+                other.enqueue("evt_1").await;
+                other.work(&worker).await;
+            };
+            tokio::task::block_in_place(|| runtime.block_on(finish));
+        }
+        Fault::None
+    });
+    let proxy = proxy.await;
+    let operator = Terminal::through(&world, &proxy.url);
+    let replay = ["events", "replay", "--state", "failed", "--reason", "reverted", "--yes"];
+    let ended = operator.run(&replay).await;
+    said(&ended, 1, &["somebody was faster: it is done now, after 2 attempt(s)", "0 of 1"]);
+    let record = world.expect_record("evt_1").await;
+    assert_eq!((record.state.name(), record.replays), (StateName::Done, 1));
+    assert_eq!(world.queue_depth().await, (0, 0));
+    assert_eq!(balance(&world, "evt_1").await, Some(1));
+}
+
+#[tokio::test]
+async fn a_selection_that_names_done_events_has_them_replayed() {
+    let world = World::start().await;
+    let operator = Terminal::at(&world);
+    world.claim(&stripe_config(), "evt_1").await;
+    world.work(&world.scripted(&stripe_config(), &done())).await;
+    let replay = ["events", "replay", "--state", "done", "--reason", "lost downstream", "--yes"];
+    said(&operator.run(&replay).await, 0, &["1 of 1 event(s) replayed"]);
+    let record = world.expect_record("evt_1").await;
+    assert_eq!((record.state.name(), record.replays), (StateName::Received, 1));
+}
+
+#[tokio::test]
+async fn a_bulk_replay_that_cannot_be_enqueued_says_once_why() {
+    let world = World::start().await;
+    let operator = Terminal::at(&world);
+    let replay = ["events", "replay", "--state", "failed", "--reason", "mended", "--yes"];
+    for (queue_url, why) in [
+        ("", "as no queue was named"),
+        ("http://127.0.0.1:1/000000000000/events", "as SendMessage on"),
+    ] {
+        for number in 0..2 {
+            park(&world, &format!("evt_{}_{number}", queue_url.len())).await;
+        }
+        let mut command = operator.command(&replay);
+        let ended: Ended =
+            command.env("HOOKONCE_QUEUE_URL", queue_url).output().await.expect("runs").into();
+        said(&ended, 0, &["2 of them are left to the sweeper to enqueue, the first", why]);
+        assert_eq!(ended.stdout.matches(why).count(), 1, "{ended:?}");
+    }
+    for id in ["evt_1", "evt_2"] {
+        park(&world, id).await;
+    }
+    let nowhere = ["--queue-url", "http://127.0.0.1:1/000000000000/events"];
+    let told = operator.json(&[&replay[..], &nowhere].concat()).await;
+    let (by_sweep, why) = (&told[0]["enqueued_by_sweep"], &told[0]["why_by_sweep"]);
+    assert_eq!((by_sweep, why.is_string()), (&json!(2), true), "{told:?}");
+}
+
+#[test]
+fn a_replay_offers_no_state_that_it_would_refuse() {
+    let help = run(&std::env::temp_dir(), &["events", "replay", "--help"]);
+    said(&help, 0, &["failed or done"]);
+    for refused in ["received,", "processing", "discarded"] {
+        assert!(!help.stdout.contains(refused), "{refused}: {help:?}");
+    }
+}
+
 // ---- listing --------------------------------------------------------------------------------
 
 #[tokio::test]
@@ -487,7 +624,10 @@ async fn a_payload_comes_back_byte_for_byte_and_a_dropped_one_says_so() {
     let delivery = stripe_delivery("evt_1");
     world.claim(&stripe_config(), "evt_1").await;
     let call = operator.command(&["events", "payload", &pk("evt_1")]).output().await.expect("runs");
-    assert_eq!((call.status.code(), call.stdout), (Some(0), delivery.body));
+    assert_eq!((call.status.code(), &call.stdout), (Some(0), &delivery.body));
+    let told = operator.json(&["events", "payload", &pk("evt_1")]).await;
+    let expected = json!({ "key": pk("evt_1"), "payload_base64": STANDARD.encode(&delivery.body) });
+    assert_eq!(told, [expected]);
     let dropping = stripe_with("payload", "drop-when-done");
     world.work(&world.scripted(&dropping, &done())).await;
     let dropped = operator.run(&["events", "payload", &pk("evt_1")]).await;
@@ -495,6 +635,28 @@ async fn a_payload_comes_back_byte_for_byte_and_a_dropped_one_says_so() {
     assert!(dropped.stdout.is_empty());
     let replay = ["events", "replay", &pk("evt_1"), "--reason", "why not", "--yes"];
     said(&operator.run(&replay).await, 1, &["the payload was dropped"]);
+}
+
+#[tokio::test]
+async fn a_payload_in_the_bucket_is_named_and_not_written() {
+    let (world, bucket) = (World::start().await, Bucket::start().await);
+    let operator = Terminal::at(&world);
+    let receiver = world.receiver(&stripe_config()).await;
+    let receiver = receiver.with_payloads(Some(bucket.store(Patience::RECEIVER)));
+    // Digests in hex halve at best, and that half is more than fits on a record.
+    let noise = |n: u32| format!("{:x}", Sha256::digest(n.to_be_bytes()));
+    let noise: String = (0..16_000).map(noise).collect();
+    let body = json!({ "id": "evt_1", "type": "charge.refunded", "created": 1, "noise": noise });
+    let answer = deliver(&receiver, &stripe_body(body.to_string().as_bytes())).await;
+    assert_eq!(answer.status, 200);
+    let name = bucket.objects().keys().next().expect("an object").clone();
+    for json in [&[][..], &["--json"]] {
+        let ended = operator.run(&[&["events", "payload", &pk("evt_1")][..], json].concat()).await;
+        said(&ended, 1, &["in the deployment's bucket", &name]);
+        assert!(ended.stdout.is_empty(), "{ended:?}");
+    }
+    let help = operator.run(&["events", "payload", "--help"]).await;
+    said(&help, 0, &["base64", "in the bucket", "is not written", "exit code is 1"]);
 }
 
 #[tokio::test]
@@ -596,6 +758,26 @@ async fn a_redrive_goes_through_the_records_and_leaves_what_is_for_a_person() {
     let all = ["queue", "redrive", "--yes", "--discard-unreadable"];
     said(&operator.run(&all).await, 0, &["deleted", "its event is to be replayed"]);
     assert_eq!(depth(&world, &dead).await, (1, 0), "the parked event's stays");
+}
+
+#[tokio::test]
+async fn a_dead_letter_whose_record_cannot_be_read_stays_and_nothing_else_is_said_of_it() {
+    let world = World::start().await;
+    let operator = Terminal::at(&world);
+    let dead = dead_letter_queue(&world, 100).await;
+    world.claim(&stripe_config(), "evt_1").await;
+    world.drain().await;
+    world.tamper("evt_1", "attempt", AttributeValue::S("none".to_owned())).await;
+    send(&world, &dead, &format!(r#"{{"v":1,"key":"{}"}}"#, pk("evt_1"))).await;
+    let unsound = operator.run(&["queue", "dead-letters"]).await;
+    said(&unsound, 0, &["its record cannot be read", "a redrive leaves it: "]);
+    assert!(!unsound.stdout.contains("--discard-unreadable"), "{unsound:?}");
+    let all = ["queue", "redrive", "--yes", "--discard-unreadable"];
+    said(&operator.run(&all).await, 0, &["its record cannot be read", "left"]);
+    assert_eq!(depth(&world, &dead).await, (1, 0));
+    // One that the option does delete.
+    send(&world, &dead, "{}").await;
+    said(&operator.run(&["queue", "dead-letters"]).await, 0, &["unless --discard-unreadable"]);
 }
 
 #[tokio::test]
@@ -702,7 +884,9 @@ async fn an_endpoint_that_cannot_be_asked_says_so_without_a_long_wait() {
     let by_variable = run(&missing, &[("HOOKONCE_TABLE", TABLE)]).await;
     said(&by_variable, 0, &["that is all"]);
     said(&run(&["events", "list"], &[]).await, 2, &["no AWS region", "--endpoint"]);
-    said(&run(&["queue", "status"], &[]).await, 2, &["--queue-url", "HOOKONCE_QUEUE_URL"]);
+    let no_queue = run(&["queue", "status"], &[]).await;
+    let where_it_is = ["--queue-url", "HOOKONCE_QUEUE_URL", "QueueUrl", "`hookonce dev`"];
+    said(&no_queue, 2, &where_it_is);
     let nobody =
         ["events", "discard", "stripe#x", "--reason", "x", "--endpoint", &world.dynamodb_url];
     said(&run(&nobody, &[]).await, 2, &["--by"]);
@@ -725,10 +909,10 @@ async fn an_event_of_the_embedded_stack_is_listed_and_shown_by_its_own_address()
     let endpoint = dev.url("dynamodb");
     let shown = async || run(&["events", "show", "stripe#evt_1", "--endpoint", endpoint]).await;
     eventually("it is done", async || shown().await.stdout.starts_with("stripe#evt_1: done")).await;
-    let queue_url = format!("{}/000000000000/hookonce-events", dev.url("sqs"));
-    let status = run(&["queue", "status", "--queue-url", &queue_url]).await;
+    let queue_url = dev.url("queue_url");
+    let status = run(&["queue", "status", "--queue-url", queue_url]).await;
     said(&status, 0, &["dead letters  0 waiting"]);
-    let doctor = run(&["doctor", "--endpoint", endpoint, "--queue-url", &queue_url]).await;
+    let doctor = run(&["doctor", "--endpoint", endpoint, "--queue-url", queue_url]).await;
     said(&doctor, 0, &["good     index", "warning  visibility"]);
 }
 
@@ -846,6 +1030,16 @@ async fn depth(world: &World, queue_url: &str) -> (u32, u32) {
 
 fn done() -> Arc<Scripted> {
     Scripted::new(|_, _| Box::pin(async { Ok(()) }))
+}
+
+/// Credits the account of the event's id.
+fn crediting() -> Arc<Scripted> {
+    Scripted::new(|event, effects| {
+        Box::pin(async move {
+            effects.write(credit(event.key.id().as_str()))?;
+            Ok(())
+        })
+    })
 }
 
 fn refusing() -> Arc<Scripted> {

@@ -55,6 +55,7 @@ struct Ready<'a> {
     receiver: &'a str,
     dynamodb: &'a str,
     sqs: &'a str,
+    queue_url: &'a str,
     table: &'a str,
 }
 
@@ -93,6 +94,7 @@ pub async fn run(args: DevArgs) -> Outcome {
         receiver: &stack.receiver_url,
         dynamodb: &stack.dynamodb_url,
         sqs: &stack.sqs_url,
+        queue_url: &stack.queue_url,
         table: TABLE,
     };
     say!("{}", serde_json::to_string(&ready)?);

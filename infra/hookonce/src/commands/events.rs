@@ -85,7 +85,7 @@ pub async fn run(args: EventsArgs) -> Outcome {
     match args.what {
         What::List(list) => list::run(&ledger, list, args.json).await,
         What::Show(show) => show::run(&ledger, &show, args.json).await,
-        What::Payload(payload) => show::payload(&ledger, &payload).await,
+        What::Payload(payload) => show::payload(&ledger, &payload, args.json).await,
         What::Replay(replay) => act::replay(&ledger, replay, args.json).await,
         What::Discard(discard) => act::discard(&ledger, discard, args.json).await,
         What::Unstick(unstick) => act::unstick(&ledger, unstick, args.json).await,
@@ -95,12 +95,9 @@ pub async fn run(args: EventsArgs) -> Outcome {
 
 // ---- which events ---------------------------------------------------------------------------
 
-/// Which events are meant.
+/// Which events are meant, of those in the states that a command is about.
 #[derive(Args, Debug, Default)]
 struct Wanted {
-    /// In these states, several by commas: received, processing, failed, done, discarded
-    #[arg(long, value_delimiter = ',', value_parser = state)]
-    state: Vec<StateName>,
     /// Of this source
     #[arg(long, value_parser = |text: &str| Source::new(text))]
     source: Option<Source>,
@@ -126,32 +123,16 @@ enum When {
 }
 
 impl Wanted {
-    fn filter(self, without: &[StateName], now: Timestamp) -> Filter {
+    fn filter(self, states: Vec<StateName>, now: Timestamp) -> Filter {
         let at = |when| match when {
             When::At(at) => at,
             When::Ago(ago) => now.minus(ago),
         };
-        let mut states: BTreeSet<_> = self.state.into_iter().collect();
-        if states.is_empty() {
-            states.extend(without);
-        }
+        let states = BTreeSet::from_iter(states);
         let until = self.until.or(self.older_than.map(When::Ago)).map(at);
         let since = self.since.map(at);
         Filter { states, source: self.source, since, until, error: self.error }
     }
-}
-
-fn state(text: &str) -> Result<StateName, String> {
-    let all = [
-        StateName::Received,
-        StateName::Processing,
-        StateName::Failed,
-        StateName::Done,
-        StateName::Discarded,
-    ];
-    all.into_iter().find(|state| state.as_str() == text).ok_or_else(|| {
-        format!("no such state; there are {}", all.map(StateName::as_str).join(", "))
-    })
 }
 
 fn when(text: &str) -> Result<When, String> {
@@ -187,7 +168,10 @@ mod tests {
         let since = |text| {
             let since = when(text).ok();
             since?;
-            Wanted { since, ..Wanted::default() }.filter(&[], now).since.map(Timestamp::millis)
+            Wanted { since, ..Wanted::default() }
+                .filter(Vec::new(), now)
+                .since
+                .map(Timestamp::millis)
         };
         assert_eq!(since("1970-01-02T00:00:00Z"), Some(86_400_000));
         assert_eq!(since("1970-01-02 00:00:00"), Some(86_400_000));
@@ -196,6 +180,6 @@ mod tests {
             assert_eq!(since(wrong), None, "{wrong}");
         }
         let older = Wanted { older_than: Some(Duration::from_secs(60)), ..Wanted::default() };
-        assert_eq!(older.filter(&[], now).until, Some(Timestamp::from_secs(999_940)));
+        assert_eq!(older.filter(Vec::new(), now).until, Some(Timestamp::from_secs(999_940)));
     }
 }

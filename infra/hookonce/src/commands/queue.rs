@@ -12,7 +12,7 @@ use super::{NO, Outcome, WrongCall, YES, events::Place};
 use crate::operate::{
     connect,
     dead_letters::{
-        DeadLetter, Depth, Fate, Peeked, dead_letter_queue, depth, give_back, peek, redrive,
+        About, DeadLetter, Depth, Fate, Peeked, dead_letter_queue, depth, give_back, peek, redrive,
     },
     moment, plain,
 };
@@ -56,7 +56,8 @@ enum What {
     /// Only shown, until --yes. An open event is enqueued as a sweep does it, and its message
     /// deleted here. The message of a done or discarded event is deleted: it has nothing left to
     /// do. That of a parked event stays: replay the event. What has no record, or is not
-    /// hookonce's, stays as well, unless --discard-unreadable.
+    /// hookonce's, stays as well, unless --discard-unreadable. So does, always, that of an event
+    /// whose record cannot be read.
     Redrive(RedriveArgs),
 }
 
@@ -87,7 +88,11 @@ struct RedriveArgs {
 pub async fn run(args: QueueArgs) -> Outcome {
     let url = args.queue_url.clone().or_else(|| optional(names::QUEUE_URL));
     let url = url.ok_or_else(|| {
-        WrongCall(format!("no queue: give --queue-url, or set {}", names::QUEUE_URL))
+        WrongCall(format!(
+            "no queue: give --queue-url, or set {}; it is the output QueueUrl of the stack on AWS, \
+             and queue_url in the first line of `hookonce dev`",
+            names::QUEUE_URL
+        ))
     })?;
     let queue = connect::queue(&url).await?;
     let dead = match &args.dead_letter_url {
@@ -146,7 +151,7 @@ async fn dead_letters(dead: &Queue, args: &QueueArgs, most: usize) -> Outcome {
 fn print_letter(letter: &DeadLetter, fate: Fate, done: bool, json: bool) {
     let key = letter.about.key().map(ToString::to_string);
     let explained = letter.about.explained();
-    let DeadLetter { letter, .. } = letter;
+    let DeadLetter { letter, about } = letter;
     if json {
         say!(
             "{}",
@@ -165,7 +170,7 @@ fn print_letter(letter: &DeadLetter, fate: Fate, done: bool, json: bool) {
     let sent = letter.sent_at.map(moment).unwrap_or_default();
     say!("{}  sent {sent}, received {} times", letter.id, letter.receives);
     say!("  {}", plain(&key.map_or(explained.clone(), |key| format!("{key}: {explained}"))));
-    say!("  {}", if done { did(fate) } else { advice(fate) });
+    say!("  {}", if done { did(fate) } else { advice(fate, about) });
 }
 
 const fn word(fate: Fate) -> &'static str {
@@ -178,13 +183,16 @@ const fn word(fate: Fate) -> &'static str {
     }
 }
 
-const fn advice(fate: Fate) -> &'static str {
+fn advice(fate: Fate, about: &About) -> &'static str {
     match fate {
         Fate::Enqueue => "a redrive enqueues its event again",
         Fate::Delete => "a redrive deletes it",
         Fate::Discard => "a redrive deletes it, as --discard-unreadable says",
         Fate::Parked => "a redrive leaves it; hookonce events replay runs its event again",
-        Fate::Stay => "a redrive leaves it, unless --discard-unreadable",
+        Fate::Stay if about.fate(true) == Fate::Discard => {
+            "a redrive leaves it, unless --discard-unreadable"
+        }
+        Fate::Stay => "a redrive leaves it: its event may be open, and its record is to be mended",
     }
 }
 

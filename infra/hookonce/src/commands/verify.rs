@@ -182,8 +182,7 @@ fn verify(request: &Request, own: &BTreeMap<String, Provider>) -> Result<Verdict
         Some(Greeting::Answered(reply)) => return Ok(Verdict::handshake(reply)),
         Some(Greeting::Refused(reply)) => {
             let detail = "a handshake with a wrong token, or a challenge that is none".to_owned();
-            let problem = Some(problem("refused_handshake", detail));
-            return Ok(Verdict { problem, response: Some(reply), ..Verdict::default() });
+            return Ok(Verdict::refused(problem("refused_handshake", detail), Some(reply)));
         }
         None => {}
     }
@@ -196,9 +195,13 @@ fn verify(request: &Request, own: &BTreeMap<String, Provider>) -> Result<Verdict
         // The clock does not matter: whatever was signed is recent enough.
         None => (Clock::default().now(), Some(Duration::MAX)),
     };
-    let verified = provider
-        .verify(delivery, &keys, now, tolerance)
-        .map_err(|rejection| problem(rejection.reason(), rejection.to_string()))?;
+    let verified = match provider.verify(delivery, &keys, now, tolerance) {
+        Ok(verified) => verified,
+        Err(rejection) => {
+            let problem = problem(rejection.reason(), rejection.to_string());
+            return Ok(Verdict::refused(problem, provider.rejection()));
+        }
+    };
     if let Some(reply) = provider.handshake(&verified) {
         return Ok(Verdict::handshake(reply));
     }
@@ -216,6 +219,11 @@ fn verify(request: &Request, own: &BTreeMap<String, Provider>) -> Result<Verdict
 impl Verdict {
     fn handshake(reply: Reply) -> Self {
         Self { valid: true, response: Some(reply), ..Self::default() }
+    }
+
+    /// With what the sender is answered, if its provider wants words of its own.
+    fn refused(problem: Problem, response: Option<Reply>) -> Self {
+        Self { problem: Some(problem), response, ..Self::default() }
     }
 }
 

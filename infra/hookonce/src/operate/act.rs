@@ -58,6 +58,14 @@ pub enum Acted {
     Applied(Enqueued),
     /// Somebody was faster; nothing was changed.
     Lost(Standing),
+    /// Somebody was faster than the look at it: it stands otherwise than it was listed. Nothing was
+    /// changed.
+    Moved {
+        /// Its state now.
+        state: StateName,
+        /// Attempts so far.
+        attempt: u32,
+    },
     /// It cannot be, or wants to be confirmed; nothing was changed.
     Refused(String),
     /// There is no such event.
@@ -80,6 +88,10 @@ pub enum Enqueued {
 pub struct Candidate {
     /// Which.
     pub key: EventKey,
+    /// Its state when it was listed.
+    pub state: StateName,
+    /// Attempts until then.
+    pub attempt: u32,
     /// Its type.
     pub event_type: Option<String>,
     /// The class of its last error.
@@ -101,23 +113,48 @@ pub struct Candidates {
     pub more: bool,
 }
 
+impl Acted {
+    fn refused(why: impl ToString) -> Self {
+        Self::Refused(why.to_string())
+    }
+}
+
 impl Hands<'_> {
     /// Runs a parked event again, or a done one.
     ///
     /// # Errors
     /// If it is not known whether it took hold.
     pub async fn replay(&self, key: &EventKey, how: Replay) -> Result<Acted, LedgerError> {
+        self.reopen(key, |record, now| self.decide_replay(record, now, how)).await
+    }
+
+    /// As [`Hands::replay`], of an event that still stands as it was listed: whoever wanted it
+    /// replayed meant what the list showed, not what a colleague's replay made of it since.
+    async fn replay_listed(&self, listed: &Candidate, how: Replay) -> Result<Acted, LedgerError> {
         let replay = |record: &Record, now| {
-            if record.state.name() == StateName::Done && !how.even_done {
-                return Err("it is done: a replay makes its effects once more, its local writes \
-                            among them; --yes if that is wanted"
-                    .to_owned());
+            let (state, attempt) = (record.state.name(), record.attempt);
+            if (state, attempt) != (listed.state, listed.attempt) {
+                return Err(Acted::Moved { state, attempt });
             }
-            let policy = self.policies.of(record).map_err(|error| error.to_string())?;
-            replay(record, &self.operator, now, &policy, how.forget_steps)
-                .map_err(|error| error.to_string())
+            self.decide_replay(record, now, how)
         };
-        self.reopen(key, replay).await
+        self.reopen(&listed.key, replay).await
+    }
+
+    fn decide_replay(
+        &self,
+        record: &Record,
+        now: Timestamp,
+        how: Replay,
+    ) -> Result<GuardedWrite, Acted> {
+        if record.state.name() == StateName::Done && !how.even_done {
+            return Err(Acted::refused(
+                "it is done: a replay makes its effects once more, its local writes among them; \
+                 --yes if that is wanted",
+            ));
+        }
+        let policy = self.policies.of(record).map_err(Acted::refused)?;
+        replay(record, &self.operator, now, &policy, how.forget_steps).map_err(Acted::refused)
     }
 
     /// Closes a parked event without running it.
@@ -126,8 +163,8 @@ impl Hands<'_> {
     /// If it is not known whether it took hold.
     pub async fn discard(&self, key: &EventKey) -> Result<Acted, LedgerError> {
         let discard = |record: &Record, now| {
-            let policy = self.policies.of(record).map_err(|error| error.to_string())?;
-            discard(record, &self.operator, now, &policy).map_err(|error| error.to_string())
+            let policy = self.policies.of(record).map_err(Acted::refused)?;
+            discard(record, &self.operator, now, &policy).map_err(Acted::refused)
         };
         Ok(match self.change(key, discard).await? {
             Ok(_closed) => Acted::Applied(Enqueued::NothingToRun),
@@ -143,10 +180,8 @@ impl Hands<'_> {
     pub async fn unstick(&self, key: &EventKey, even_held: bool) -> Result<Acted, LedgerError> {
         let skew = self.policies.clock_skew();
         let unstick = |record: &Record, now| match held_until(record, now, skew) {
-            Some(until) if !even_held => Err(worker_may_be_alive(until)),
-            Some(_) | None => {
-                unstick(record, &self.operator, now).map_err(|error| error.to_string())
-            }
+            Some(until) if !even_held => Err(Acted::refused(worker_may_be_alive(until))),
+            Some(_) | None => unstick(record, &self.operator, now).map_err(Acted::refused),
         };
         self.reopen(key, unstick).await
     }
@@ -154,7 +189,7 @@ impl Hands<'_> {
     async fn reopen(
         &self,
         key: &EventKey,
-        decide: impl Fn(&Record, Timestamp) -> Result<GuardedWrite, String>,
+        decide: impl Fn(&Record, Timestamp) -> Result<GuardedWrite, Acted>,
     ) -> Result<Acted, LedgerError> {
         Ok(match self.change(key, decide).await? {
             Ok(record) => Acted::Applied(self.enqueue(&record).await),
@@ -166,14 +201,14 @@ impl Hands<'_> {
     async fn change(
         &self,
         key: &EventKey,
-        decide: impl Fn(&Record, Timestamp) -> Result<GuardedWrite, String>,
+        decide: impl Fn(&Record, Timestamp) -> Result<GuardedWrite, Acted>,
     ) -> Result<Result<Record, Acted>, LedgerError> {
         let Some(Looked { record, .. }) = look(self.ledger, key).await? else {
             return Ok(Err(Acted::Unknown));
         };
         let write = match decide(&record, self.clock.now()) {
             Ok(write) => write,
-            Err(refusal) => return Ok(Err(Acted::Refused(refusal))),
+            Err(not) => return Ok(Err(not)),
         };
         let written = self.ledger.write(&write, Returning::Nothing).await?;
         Ok(match settle_operation(&write, written)? {
@@ -192,8 +227,8 @@ impl Hands<'_> {
         }
     }
 
-    /// Replays these, some at a time, and tells of each as it ends. Each once: one that fails and
-    /// parks again meanwhile is not taken up again.
+    /// Replays those of these that still stand as they were listed, some at a time, and tells of
+    /// each as it ends. Each once: one that fails and parks again meanwhile is not taken up again.
     pub async fn replay_all(
         &self,
         candidates: &[Candidate],
@@ -201,7 +236,7 @@ impl Hands<'_> {
         mut ended: impl FnMut(&Candidate, &Result<Acted, LedgerError>),
     ) {
         let mut acting = stream::iter(candidates)
-            .map(|candidate| async move { (candidate, self.replay(&candidate.key, how).await) })
+            .map(|candidate| async move { (candidate, self.replay_listed(candidate, how).await) })
             .buffer_unordered(REPLAYS_AT_ONCE);
         while let Some((candidate, acted)) = acting.next().await {
             ended(candidate, &acted);
@@ -229,6 +264,8 @@ pub async fn candidates(
             match entry.record {
                 Ok(record) if filter.error.is_none() && is_too_late(&record) => found.too_late += 1,
                 Ok(record) => found.events.push(Candidate {
+                    state: record.state.name(),
+                    attempt: record.attempt,
                     key: record.key,
                     event_type: record.event_type,
                     error_class: record.last_error.map(|error| error.class),

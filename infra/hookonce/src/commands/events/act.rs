@@ -36,7 +36,8 @@ use crate::operate::{
 ///
 /// Keys are replayed at once. A selection (--state failed or done, --source, …) is only shown,
 /// until --yes, and leaves out what came so late that it may have run before, unless it is asked
-/// for: --error beyond_horizon. An event goes on from its journal: steps that are recorded as done are not called
+/// for: --error beyond_horizon. What has changed since it was selected is left as it is. An event
+/// goes on from its journal: steps that are recorded as done are not called
 /// again, all others under the keys that they have always had. A done event runs again as a whole
 /// but for its recorded steps: its local writes take hold once more.
 #[derive(Args, Debug)]
@@ -44,6 +45,9 @@ pub(super) struct ReplayArgs {
     /// Which events, SOURCE#EVENT_ID
     #[arg(value_parser = key, required_unless_present_any = SELECTING, conflicts_with_all = SELECTING)]
     keys: Vec<EventKey>,
+    /// In these states, failed or done, or both by a comma
+    #[arg(long, value_delimiter = ',', default_value = "failed", value_parser = replayable)]
+    state: Vec<StateName>,
     #[command(flatten)]
     wanted: Wanted,
     /// Of a selection the first so many
@@ -119,6 +123,12 @@ struct To {
     queue_url: Option<String>,
 }
 
+fn replayable(text: &str) -> Result<StateName, String> {
+    let all = [StateName::Failed, StateName::Done];
+    let state = all.into_iter().find(|state| state.as_str() == text);
+    state.ok_or_else(|| "only failed and done are replayed".to_owned())
+}
+
 fn words(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("say it in words".to_owned()),
@@ -178,8 +188,11 @@ pub(super) async fn replay(ledger: &Ledger, args: ReplayArgs, json: bool) -> Out
              forgotten one does it a second time"
         );
     }
+    // Of a selection --yes says no more than to do it.
+    let even_done = args.yes && (!args.keys.is_empty() || args.state.contains(&StateName::Done));
     let selected = if args.keys.is_empty() {
-        let found = selected(ledger, args.wanted, args.limit).await?;
+        let filter = args.wanted.filter(args.state, Clock::from_environment().now());
+        let found = candidates(ledger, &filter, args.limit).await?;
         if !args.yes {
             return Ok(announce(&found, json));
         }
@@ -190,7 +203,7 @@ pub(super) async fn replay(ledger: &Ledger, args: ReplayArgs, json: bool) -> Out
     let (name, policies) = (args.who.name()?, Policies::load(args.who.config.as_deref()).await?);
     let queue = args.to.queue().await?;
     let hands = hands(ledger, queue.as_ref(), &policies, &name, &args.who.reason);
-    let how = Replay { even_done: args.yes, forget_steps: args.forget_steps };
+    let how = Replay { even_done, forget_steps: args.forget_steps };
     if let Some(found) = selected {
         return Ok(replay_all(&hands, &found, how, json).await);
     }
@@ -199,15 +212,6 @@ pub(super) async fn replay(ledger: &Ledger, args: ReplayArgs, json: bool) -> Out
         all |= tell(key, &hands.replay(key, how).await?, "replayed", json);
     }
     Ok(all)
-}
-
-async fn selected(ledger: &Ledger, wanted: Wanted, limit: usize) -> Result<Candidates, WrongCall> {
-    let filter = wanted.filter(&[StateName::Failed], Clock::from_environment().now());
-    let replayable = [StateName::Failed, StateName::Done];
-    if let Some(other) = filter.states.iter().find(|state| !replayable.contains(state)) {
-        return Err(WrongCall(format!("--state {other}: only failed and done are replayed")));
-    }
-    Ok(candidates(ledger, &filter, limit).await?)
 }
 
 fn hands<'a>(
@@ -232,6 +236,10 @@ fn tell(key: &EventKey, acted: &Acted, done: &str, json: bool) -> u8 {
         Acted::Lost(standing) => {
             ("not changed", format!("somebody was faster: {}", now(*standing)))
         }
+        Acted::Moved { state, attempt } => {
+            let now = format!("it is {state} now, after {attempt} attempt(s)");
+            ("not changed", format!("somebody was faster: {now}"))
+        }
         Acted::Refused(why) => ("not changed", why.clone()),
         Acted::Unknown => ("not changed", "there is no such event".to_owned()),
     };
@@ -252,7 +260,7 @@ fn tell(key: &EventKey, acted: &Acted, done: &str, json: bool) -> u8 {
 const fn word(acted: &Acted) -> &'static str {
     match acted {
         Acted::Applied(_) => "applied",
-        Acted::Lost(_) => "lost",
+        Acted::Lost(_) | Acted::Moved { .. } => "lost",
         Acted::Refused(_) => "refused",
         Acted::Unknown => "unknown",
     }
@@ -337,12 +345,16 @@ fn warn_of_others(found: &Candidates) {
 async fn replay_all(hands: &Hands<'_>, found: &Candidates, how: Replay, json: bool) -> u8 {
     let bar = progress(found.events.len());
     let (mut replayed, mut by_sweep, mut not) = (0_usize, 0_usize, 0_usize);
+    let mut why_by_sweep = None;
     let ended = |event: &Candidate, acted: &Result<Acted, LedgerError>| {
         bar.inc(1);
         match acted {
             Ok(Acted::Applied(enqueued)) => {
                 replayed += 1;
-                by_sweep += usize::from(*enqueued != Enqueued::Sent);
+                if let Enqueued::BySweep(why) = enqueued {
+                    by_sweep += 1;
+                    why_by_sweep.get_or_insert_with(|| why.clone());
+                }
             }
             Ok(other) => {
                 not += 1;
@@ -362,15 +374,16 @@ async fn replay_all(hands: &Hands<'_>, found: &Candidates, how: Replay, json: bo
             "{}",
             json!({
                 "dry_run": false, "events": found.events.len(), "replayed": replayed,
-                "enqueued_by_sweep": by_sweep, "not_replayed": not, "more": found.more,
-                "too_late": found.too_late,
+                "enqueued_by_sweep": by_sweep, "why_by_sweep": why_by_sweep,
+                "not_replayed": not, "more": found.more, "too_late": found.too_late,
                 "unreadable": found.unreadable,
             })
         );
     } else {
         say!("{replayed} of {} replayed", count(found));
-        if by_sweep > 0 {
-            say!("{by_sweep} of them are left to the sweeper to enqueue");
+        if let Some(why) = why_by_sweep {
+            let why = plain(&why);
+            say!("{by_sweep} of them are left to the sweeper to enqueue, the first as {why}");
         }
     }
     warn_of_others(found);

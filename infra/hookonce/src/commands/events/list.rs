@@ -24,6 +24,9 @@ use crate::operate::{
 /// says how to go on.
 #[derive(Args, Debug)]
 pub(super) struct ListArgs {
+    /// In these states, several by commas: received, processing, failed, done, discarded
+    #[arg(long, value_delimiter = ',', value_parser = state)]
+    state: Vec<StateName>,
     #[command(flatten)]
     wanted: Wanted,
     /// Most events on the page
@@ -37,8 +40,22 @@ pub(super) struct ListArgs {
     after: Option<Cursor>,
 }
 
+fn state(text: &str) -> Result<StateName, String> {
+    let all = [
+        StateName::Received,
+        StateName::Processing,
+        StateName::Failed,
+        StateName::Done,
+        StateName::Discarded,
+    ];
+    all.into_iter().find(|state| state.as_str() == text).ok_or_else(|| {
+        format!("no such state; there are {}", all.map(StateName::as_str).join(", "))
+    })
+}
+
 pub(super) async fn run(ledger: &Ledger, args: ListArgs, json: bool) -> Outcome {
-    let filter = args.wanted.filter(&NOT_CLOSED, Clock::from_environment().now());
+    let states = if args.state.is_empty() { NOT_CLOSED.to_vec() } else { args.state };
+    let filter = args.wanted.filter(states, Clock::from_environment().now());
     let bounds = Bounds { shown: args.limit.into(), looked_at: args.look_at };
     let page = page(ledger, &filter, args.after.as_ref(), bounds).await?;
     let next = page.next.as_ref().map(Cursor::to_string);

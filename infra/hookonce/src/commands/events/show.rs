@@ -2,6 +2,7 @@
 
 use std::io::{Write as _, stdout};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::Args;
 use domain::{
     effects::{StepState, hex},
@@ -12,6 +13,7 @@ use domain::{
 };
 use dynamo::{Ledger, payload};
 use runtime::clock::Clock;
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::{
@@ -33,6 +35,9 @@ pub(super) struct ShowArgs {
 }
 
 /// Write an event's payload to standard output, the bytes as they were received
+///
+/// With --json they come in base64. A payload that lies in the bucket for payloads, as it fits on
+/// no record, is not written: where it lies is said, and the exit code is 1.
 #[derive(Args, Debug)]
 pub(super) struct PayloadArgs {
     /// Which event, SOURCE#EVENT_ID
@@ -110,7 +115,7 @@ fn moments(moments: Vec<Moment>) {
     }
 }
 
-pub(super) async fn payload(ledger: &Ledger, args: &PayloadArgs) -> Outcome {
+pub(super) async fn payload(ledger: &Ledger, args: &PayloadArgs, json: bool) -> Outcome {
     let Some(looked) = look(ledger, &args.key).await? else {
         return Ok(unknown(ledger, &args.key));
     };
@@ -138,6 +143,11 @@ pub(super) async fn payload(ledger: &Ledger, args: &PayloadArgs) -> Outcome {
     let bytes = payload::decode(stored)?;
     if Sha256::digest(&bytes)[..] != looked.record.payload_sha256 {
         return Err(WrongCall("the stored payload is not what was received".to_owned()));
+    }
+    if json {
+        let (key, base64) = (args.key.to_string(), STANDARD.encode(&bytes));
+        say!("{}", json!({ "key": key, "payload_base64": base64 }));
+        return Ok(YES);
     }
     // Whoever reads it may have stopped reading, which is no failure.
     let _ = stdout().write_all(&bytes).and_then(|()| stdout().flush());
