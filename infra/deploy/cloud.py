@@ -71,9 +71,17 @@ class Cloud:
         try:
             yield name
         finally:
-            for item in self.s3.list_objects_v2(Bucket=name).get("Contents", []):
-                self.s3.delete_object(Bucket=name, Key=item["Key"])
-            self.s3.delete_bucket(Bucket=name)
+            self.remove_bucket(name)
+
+    def objects(self, bucket: str) -> list[str]:
+        """The keys of all objects."""
+        pages = self.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket)
+        return [item["Key"] for page in pages for item in page.get("Contents", [])]
+
+    def remove_bucket(self, bucket: str) -> None:
+        for key in self.objects(bucket):
+            self.s3.delete_object(Bucket=bucket, Key=key)
+        self.s3.delete_bucket(Bucket=bucket)
 
     def upload(self, bucket: str, file: Path) -> str:
         self.s3.upload_file(str(file), bucket, file.name)

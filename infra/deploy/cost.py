@@ -10,6 +10,8 @@ WRITE_UNIT = 0.625 / 1e6
 INVOCATION = 0.20 / 1e6
 GB_SECOND = 0.0000133334  # arm64
 SQS_REQUEST = 0.40 / 1e6
+S3_PUT = 5.00 / 1e6
+S3_GET = 0.40 / 1e6
 API_REQUEST = 1.00 / 1e6
 LOG_BYTE = 0.50 / 1e9
 
@@ -35,6 +37,9 @@ class Units:
     works: int
     log_bytes: int
     """`try.sh`, in its line on what was counted."""
+    puts: int = 0
+    gets: int = 0
+    """Of payloads that fit on no record."""
 
     def dollars(self) -> dict[str, float]:
         receiving = RECEIVER_SECONDS * self.receives
@@ -44,6 +49,7 @@ class Units:
         return {
             "DynamoDB": self.writes * WRITE_UNIT,
             "SQS": self.messages * SQS_REQUEST,
+            "S3": self.puts * S3_PUT + self.gets * S3_GET,
             "Lambda": invocations * INVOCATION + (receiving + working) * MEMORY_GB * GB_SECOND,
             "Logs": logged * LOG_BYTE,
         }
@@ -56,11 +62,18 @@ LINES = RECEIVER_LINE_BYTES + WORKER_LINE_BYTES
 CASES = {
     "new, 331 bytes": Units(writes=5, messages=3, receives=1, works=1, log_bytes=LINES),
     "new, 2.6 kB": Units(writes=8, messages=3, receives=1, works=1, log_bytes=LINES),
+    # Its record has the name of the payload instead of the payload.
+    "new, in the bucket": Units(
+        writes=5, messages=3, receives=1, works=1, log_bytes=LINES, puts=1, gets=1
+    ),
     "duplicate, 331 bytes": Units(
         writes=1, messages=0, receives=1, works=0, log_bytes=RECEIVER_LINE_BYTES
     ),
     "duplicate, 2.6 kB": Units(
         writes=2, messages=0, receives=1, works=0, log_bytes=RECEIVER_LINE_BYTES
+    ),
+    "duplicate, in the bucket": Units(
+        writes=1, messages=0, receives=1, works=0, log_bytes=RECEIVER_LINE_BYTES, puts=1
     ),
     "refused": Units(writes=0, messages=0, receives=1, works=0, log_bytes=RECEIVER_LINE_BYTES),
 }

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -104,6 +105,14 @@ class Deployment:
         assert answered == {"200": 1}, f"{event_id} was answered {answered}"
         self.sent["new"] += 1
 
+    def deliver_body(self, body: bytes) -> None:
+        """Signs and delivers these bytes as Stripe would."""
+        with tempfile.NamedTemporaryFile(suffix=".json") as file:
+            file.write(body)
+            file.flush()
+            answered = self.send("stripe", "--event", file.name)
+        assert answered == {"200": 1}, answered
+
     def replay(self, event_id: str) -> None:
         """Has an operator run a parked event again. The sweeper enqueues it: no queue is named."""
         command = [
@@ -140,6 +149,14 @@ class Deployment:
             return record if record and record["state"] == state else None
 
         return until(f"{event_id} is {state}", seconds, look)
+
+    def payloads(self) -> dict[str, bytes]:
+        """What lies in the bucket."""
+        bucket, s3 = self.stack.outputs["PayloadsBucket"], self.cloud.s3
+        return {
+            key: s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+            for key in self.cloud.objects(bucket)
+        }
 
     # --- The destination -------------------------------------------------------------------------
 

@@ -109,10 +109,12 @@ def deployed(cloud: Cloud, arguments: argparse.Namespace) -> Iterator[Deployment
     ):
         try:
             if cloud.is_ministack:
-                emulator.set_once_more(cloud, stack)
+                emulator.adapt(cloud, stack)
             yield Deployment(stack, destination, stored, REPOSITORY / "target/debug/hookonce")
         finally:
+            # Its stack leaves both behind.
             remove_table(cloud, stack.outputs["LedgerTable"])
+            cloud.remove_bucket(stack.outputs["PayloadsBucket"])
 
 
 def packaged(cloud: Cloud, bucket: str, arguments: argparse.Namespace) -> str:

@@ -6,6 +6,7 @@ Where it differs from AWS, as far as a deployment meets it:
 - it knows no alarms by metric math, and refuses a template that has one;
 - it ignores a table's `TimeToLiveSpecification`, and takes the number that a parameter gives to
   `MaximumConcurrency` for a text: both are set once more by call;
+- it has no TLS, without which the policy of the bucket refuses everybody: it is taken away by call;
 - addresses of function URLs and HTTP APIs have AWS's form, and are reached under its own address.
 """
 
@@ -104,8 +105,8 @@ def without_metric_math(template: str) -> str:
     return template.replace(shown, "")
 
 
-def set_once_more(cloud, stack) -> None:
-    """What it did not take from the template."""
+def adapt(cloud, stack) -> None:
+    """Sets what it did not take from the template, and lets the functions reach the bucket."""
     table = stack.outputs["LedgerTable"]
     cloud.dynamodb.update_time_to_live(
         TableName=table, TimeToLiveSpecification={"AttributeName": "expires_at", "Enabled": True}
@@ -114,6 +115,7 @@ def set_once_more(cloud, stack) -> None:
     cloud.functions.update_event_source_mapping(
         UUID=mapping, ScalingConfig={"MaximumConcurrency": 10}
     )
+    cloud.s3.delete_bucket_policy(Bucket=stack.outputs["PayloadsBucket"])
 
 
 def reachable(url: str, endpoint: str) -> str:

@@ -4,7 +4,9 @@ They run in this order: while a sweep is awaited, the others have their turn.
 """
 
 import contextlib
+import hashlib
 import json
+import secrets
 import tempfile
 import time
 import urllib.error
@@ -16,6 +18,8 @@ from deployment import Deployment
 
 SWEPT_SECONDS = 240
 """An event is left alone for a minute, the schedule takes up to another and a while to start."""
+
+LARGE_BYTES = 1_000_000
 
 
 def a_lost_message_leaves_a_record_behind(on: Deployment) -> str:
@@ -76,6 +80,27 @@ def a_recorded_delivery_under_a_fresh_id_does_nothing(on: Deployment) -> str:
     return "3 ids, 1 record"
 
 
+def a_payload_that_fits_on_no_record_reaches_its_destination_whole(on: Deployment) -> str:
+    # Of random digits half remains: more than a record takes, and less than Lambda does.
+    event = payment_event("evt_large", "pi_large") | {"noise": secrets.token_hex(LARGE_BYTES // 2)}
+    body = json.dumps(event).encode()
+    on.deliver_body(body)
+    on.sent["new"] += 1
+    done = on.await_state("evt_large", "done")
+    assert "payload" not in done, "it lies on the record as well"
+    kept = on.payloads()
+    assert list(kept) == [done["payload_ref"]], f"{list(kept)}, recorded {done['payload_ref']}"
+    on.deliver_body(body)
+    on.sent["duplicate"] += 1
+    assert on.record("evt_large") == done, "a duplicate changed the record"
+    assert on.payloads() == kept, "a duplicate changed what is kept"
+    [call] = on.calls("evt_large")
+    assert call["calls"] == 1, call
+    assert call["sha256"] == hashlib.sha256(body).hexdigest(), "it came otherwise than it was sent"
+    [size] = map(len, kept.values())
+    return f"2 deliveries of {len(body):,} bytes, 1 object of {size:,}, 1 call with all of them"
+
+
 def of_a_batch_only_what_failed_is_tried_again(on: Deployment) -> str:
     events = [f"evt_batch_{n}" for n in range(6)]
     failing = [f"evt_fails-once_{n}" for n in range(3)]
@@ -105,11 +130,7 @@ def attempts(on: Deployment) -> list[dict]:
 def events_of_one_object_end_in_the_order_of_their_claims(on: Deployment) -> str:
     events = ["evt_order_fails-once", *(f"evt_order_{n}" for n in range(1, 4))]
     for event in events:
-        with tempfile.NamedTemporaryFile("w", suffix=".json") as body:
-            json.dump(payment_event(event, "pi_in_order"), body)
-            body.flush()
-            answered = on.send("stripe", "--event", body.name)
-        assert answered == {"200": 1}, answered
+        on.deliver_body(json.dumps(payment_event(event, "pi_in_order")).encode())
         on.sent["new"] += 1
     ends = {on.await_state(event, "done")["completed_at"]: event for event in events}
     assert [ends[at] for at in sorted(ends)] == events, ends
@@ -248,6 +269,7 @@ SCENARIOS = [
     a_forged_delivery_writes_nothing,
     a_source_whose_secret_is_a_parameter_is_received_too,
     a_recorded_delivery_under_a_fresh_id_does_nothing,
+    a_payload_that_fits_on_no_record_reaches_its_destination_whole,
     of_a_batch_only_what_failed_is_tried_again,
     what_can_never_succeed_is_parked,
     a_message_of_a_stranger_ends_in_the_dead_letter_queue,

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Deploys template.yaml for real and tries it out: signed deliveries and copies of them, forgeries,
-# events that fail, lost messages, strange messages; then removes everything. Without a word about
+# events that fail, a large payload, lost messages, strange messages; then removes everything. Without a word about
 # where, on this machine: MiniStack runs the functions, needs no Docker and no account, and evaluates
 # their policies.
 #

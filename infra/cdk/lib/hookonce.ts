@@ -1,4 +1,4 @@
-import { Aws, RemovalPolicy, Token, Validations } from 'aws-cdk-lib';
+import { Aws, Duration, RemovalPolicy, Stack, Token, Validations } from 'aws-cdk-lib';
 import type { HttpApi } from 'aws-cdk-lib/aws-apigatewayv2';
 import type { Dashboard, MathExpression, Metric, MetricOptions } from 'aws-cdk-lib/aws-cloudwatch';
 import {
@@ -28,6 +28,13 @@ import {
   Tracing,
 } from 'aws-cdk-lib/aws-lambda';
 import { LogGroup, RetentionDays } from 'aws-cdk-lib/aws-logs';
+import {
+  BlockPublicAccess,
+  Bucket,
+  BucketEncryption,
+  type CfnBucket,
+  ObjectOwnership,
+} from 'aws-cdk-lib/aws-s3';
 import { CfnSchedule } from 'aws-cdk-lib/aws-scheduler';
 import {
   DeduplicationScope,
@@ -66,6 +73,11 @@ export class Hookonce extends Construct {
   public readonly receiverUrl: FunctionUrl | undefined;
   /** If the endpoint is one. */
   public readonly receiverApi: HttpApi | undefined;
+  /**
+   * Payloads that fit on no record. It stays when the stack goes: records that stay name what lies
+   * here.
+   */
+  public readonly payloads: Bucket;
   /** One record an event. It stays, with its deletion protection, when the stack goes. */
   public readonly ledger: Table;
   /** Event keys, not payloads. */
@@ -94,6 +106,7 @@ export class Hookonce extends Construct {
     const configuration = from.bind(this);
     this.configurationFrom = configuration.arn ? configuration.variable : 'inline';
 
+    this.payloads = this.makePayloads(props);
     this.ledger = this.makeLedger(props);
     this.deadLetterQueue = this.makeDeadLetterQueue(props);
     this.queue = this.makeQueue(props);
@@ -171,6 +184,41 @@ export class Hookonce extends Construct {
   /** Complete sweeps, by default summed over a minute. */
   public metricSweeperHeartbeat(options?: MetricOptions): Metric {
     return metric(this.metricNamespace, 'sweeper_heartbeat', { statistic: 'Sum', ...options });
+  }
+
+  /**
+   * One object a payload, put there before the claim that names it. Nobody deletes one but the
+   * lifecycle, which takes what a crash left without a record as well. It goes by the day of the
+   * put, and knows no record: parked events lose theirs too.
+   *
+   * No versions: an object is named by the digest of what it holds, so another put changes nothing.
+   */
+  private makePayloads({ ledgerKey, payloadRetention }: HookonceProps): Bucket {
+    const bucket = new Bucket(this, 'Payloads', {
+      encryption: ledgerKey ? BucketEncryption.KMS : BucketEncryption.S3_MANAGED,
+      encryptionKey: ledgerKey,
+      // One call to KMS for many objects.
+      ...(ledgerKey && { bucketKeyEnabled: true }),
+      lifecycleRules: [
+        {
+          expiration: payloadRetention ?? Duration.days(125),
+          // The receiver makes none; what somebody else began is no payload.
+          abortIncompleteMultipartUploadAfter: Duration.days(1),
+        },
+      ],
+      objectOwnership: ObjectOwnership.BUCKET_OWNER_ENFORCED,
+      blockPublicAccess: BlockPublicAccess.BLOCK_ALL,
+      enforceSSL: true,
+      removalPolicy: RemovalPolicy.RETAIN,
+    });
+    bucket.policy?.applyRemovalPolicy(RemovalPolicy.RETAIN);
+    Validations.of(bucket).acknowledge({
+      id: 'AwsSolutions-S1',
+      reason:
+        'Of two roles one puts and one gets, and their own lines say when: a log of it would be a ' +
+        "second bucket to keep. CloudTrail's data events say who else did.",
+    });
+    return bucket;
   }
 
   /**
@@ -279,6 +327,7 @@ export class Hookonce extends Construct {
       removalPolicy: RemovalPolicy.DESTROY,
     });
     const arns = {
+      payloads: this.payloads.bucketArn,
       ledger: this.ledger.tableArn,
       queue: this.queue.queueArn,
       log: logGroup.logGroupArn,
@@ -290,6 +339,14 @@ export class Hookonce extends Construct {
         [name]: new PolicyDocument({ statements: statements(arns, props), minimize: false }),
       },
     });
+    if (id !== 'Sweeper') {
+      const bucket = Stack.of(this).getLogicalId(this.payloads.node.defaultChild as CfnBucket);
+      const reason = 'Objects have no names before they are put.';
+      Validations.of(role).acknowledge({
+        id: `AwsSolutions-IAM5[Resource::<${bucket}.Arn>/*]`,
+        reason,
+      });
+    }
     if (props.tracing === Tracing.ACTIVE) {
       const reason = 'X-Ray has no resources to name.';
       Validations.of(role).acknowledge({ id: 'AwsSolutions-IAM5[Resource::*]', reason });
@@ -306,7 +363,10 @@ export class Hookonce extends Construct {
         HOOKONCE_TABLE: this.ledger.tableName,
         HOOKONCE_QUEUE_URL: this.queue.queueUrl,
         RUST_LOG: props.logLevel ?? 'info',
-        ...(configuration && { HOOKONCE_CONFIG: configuration.variable }),
+        ...(configuration && {
+          HOOKONCE_CONFIG: configuration.variable,
+          HOOKONCE_PAYLOADS_BUCKET: this.payloads.bucketName,
+        }),
       },
     });
     // Set here, it comes without the rights that the construct would add whatever the mode.
@@ -369,6 +429,7 @@ function checkRanges(props: HookonceProps): void {
     ['sweeperMemorySize', props.sweeperMemorySize, 128, 10_240],
     ['receiverReservedConcurrency', props.receiverReservedConcurrency, 1, Infinity],
     ['workerMaxConcurrency', props.workerMaxConcurrency, 2, 1000],
+    ['payloadRetention', props.payloadRetention?.toDays(), 1, Infinity],
     ['oldestOpen', props.oldestOpen?.toSeconds(), 60, Infinity],
     ['rejectionSurge', props.rejectionSurge, 1, Infinity],
     ['duplicatePercent', props.duplicatePercent, 1, 100],

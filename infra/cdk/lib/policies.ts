@@ -14,6 +14,7 @@ import type { HookonceProps } from './props.js';
 
 /** The resources that rights are on. */
 export interface Arns {
+  readonly payloads: string;
   readonly ledger: string;
   readonly queue: string;
   readonly log: string;
@@ -22,12 +23,13 @@ export interface Arns {
 }
 
 /**
- * It cannot list records (Query, Scan) nor delete them. GetItem is for a refusal that comes without
+ * It cannot read a payload again, nor see what there is; nor list records (Query, Scan) or delete them. GetItem is for a refusal that comes without
  * the record in the way, as when that was deleted in between; of a record it shows no more than the
  * refusal itself does.
  */
 export function receiverStatements(arns: Arns, props: HookonceProps): PolicyStatement[] {
   return [
+    allow('KeepPayload', ['s3:PutObject'], `${arns.payloads}/*`),
     allow(
       'Claim',
       [
@@ -40,6 +42,7 @@ export function receiverStatements(arns: Arns, props: HookonceProps): PolicyStat
     ),
     allow('Enqueue', ['sqs:GetQueueAttributes', 'sqs:SendMessage'], arns.queue),
     log(arns),
+    ...usePayloadKey('kms:GenerateDataKey', props),
     ...readConfiguration(arns),
     ...readSecrets(props.receiverSecrets, props),
     ...trace(props),
@@ -49,6 +52,10 @@ export function receiverStatements(arns: Arns, props: HookonceProps): PolicyStat
 /**
  * It cannot claim (PutItem). A transaction needs the rights of its parts: the record's part is an
  * update, and the local writes of your handlers are on tables of yours.
+ *
+ * Without ListBucket S3 says of an object that is gone that access is denied, as it does when rights
+ * are missing: then an event would be tried for a day that can only be parked. A listing has names
+ * of sources, and digests.
  */
 export function workerStatements(arns: Arns, props: HookonceProps): PolicyStatement[] {
   return [
@@ -57,6 +64,8 @@ export function workerStatements(arns: Arns, props: HookonceProps): PolicyStatem
       ['dynamodb:DescribeTable', 'dynamodb:GetItem', 'dynamodb:UpdateItem'],
       arns.ledger,
     ),
+    allow('ReadPayload', ['s3:GetObject'], `${arns.payloads}/*`),
+    allow('TellMissing', ['s3:ListBucket'], arns.payloads),
     allow(
       'Poll',
       [
@@ -68,6 +77,7 @@ export function workerStatements(arns: Arns, props: HookonceProps): PolicyStatem
       arns.queue,
     ),
     log(arns),
+    ...usePayloadKey('kms:Decrypt', props),
     ...readConfiguration(arns),
     ...readSecrets(props.workerSecrets, props),
     ...trace(props),
@@ -101,6 +111,14 @@ export function useLedgerKey(key: IKey): PolicyStatement {
     resources: [key.keyArn],
     conditions: { StringLike: { 'kms:ViaService': 'dynamodb.*.amazonaws.com' } },
   });
+}
+
+/** S3 does as well. */
+function usePayloadKey(action: string, { ledgerKey }: HookonceProps): PolicyStatement[] {
+  if (!ledgerKey) return [];
+  const statement = allow('PayloadKey', [action], ledgerKey.keyArn);
+  statement.addCondition('StringLike', { 'kms:ViaService': 's3.*.amazonaws.com' });
+  return [statement];
 }
 
 function allow(sid: string, actions: string[], ...resources: string[]): PolicyStatement {

@@ -52,12 +52,24 @@ export interface HookonceProps {
   readonly secretKeys?: readonly IKey[];
 
   /**
-   * A KMS key of your own for the ledger, which has the payloads. Queue and logs have none, and
-   * keep the keys that AWS owns. Its key policy must leave its use to the account's IAM.
+   * A KMS key of your own for the payloads, in the ledger and in the bucket. Queue and logs have
+   * none, and keep the keys that AWS owns. Its key policy must leave its use to the account's IAM.
    *
-   * @default - the key that AWS manages for DynamoDB
+   * @default - the key that AWS manages for DynamoDB, and S3's own
    */
   readonly ledgerKey?: IKey;
+
+  /**
+   * How long payloads are kept that are too large for a record. Longer than any `retention` of your
+   * sources: an event that runs later than that, as by a late replay, is parked as
+   * `payload_missing`.
+   *
+   * The providers whose records are kept longest need 93 days. The rest is for what waits before
+   * its retention begins: a month of attempts, or of nobody looking at what is parked.
+   *
+   * @default Duration.days(125)
+   */
+  readonly payloadRetention?: Duration;
 
   /**
    * Where deliveries arrive. An HTTP API costs a dollar a million, and can have a domain of your

@@ -74,6 +74,56 @@ test('the ledger expires records, finds open ones, and stays', () => {
   });
 });
 
+test('the bucket of payloads is private, forgets, and stays', () => {
+  const made = template({ payloadRetention: Duration.days(200) });
+  made.hasResource('AWS::S3::Bucket', {
+    DeletionPolicy: 'Retain',
+    UpdateReplacePolicy: 'Retain',
+    Properties: {
+      BucketEncryption: Match.anyValue(),
+      LifecycleConfiguration: {
+        Rules: [
+          {
+            Status: 'Enabled',
+            ExpirationInDays: 200,
+            AbortIncompleteMultipartUpload: { DaysAfterInitiation: 1 },
+          },
+        ],
+      },
+      OwnershipControls: { Rules: [{ ObjectOwnership: 'BucketOwnerEnforced' }] },
+      PublicAccessBlockConfiguration: {
+        BlockPublicAcls: true,
+        BlockPublicPolicy: true,
+        IgnorePublicAcls: true,
+        RestrictPublicBuckets: true,
+      },
+    },
+  });
+  made.hasResource('AWS::S3::BucketPolicy', {
+    DeletionPolicy: 'Retain',
+    Properties: {
+      PolicyDocument: {
+        Statement: [
+          Match.objectLike({
+            Effect: 'Deny',
+            Action: 's3:*',
+            Condition: { Bool: { 'aws:SecureTransport': 'false' } },
+          }),
+        ],
+      },
+    },
+  });
+});
+
+test('the receiver puts payloads, the worker gets them, and nobody deletes one', () => {
+  const made = template();
+  const can = (role: string): string[] =>
+    actions(made, role).filter((action) => action.startsWith('s3:'));
+  assert.deepEqual(can('Receiver'), ['s3:PutObject']);
+  assert.deepEqual(can('Worker'), ['s3:GetObject', 's3:ListBucket']);
+  assert.deepEqual(can('Sweeper'), []);
+});
+
 test('a message is received often before it is put aside, and kept longest then', () => {
   const queues = template();
   queues.hasResourceProperties('AWS::SQS::Queue', {
@@ -110,7 +160,7 @@ test('the receiver cannot list records, the worker cannot claim, and nobody can 
   assert.deepEqual(can('Sweeper'), ['dynamodb:Query', ...change]);
 });
 
-test('no right is to everything, but to X-Ray', () => {
+test('no right is to everything, but to objects and X-Ray', () => {
   const tracing = template({ tracing: Tracing.ACTIVE });
   for (const [made, expected] of [
     [template(), []],
@@ -118,7 +168,9 @@ test('no right is to everything, but to X-Ray', () => {
   ] as const) {
     for (const role of FUNCTIONS) {
       const wide = statements(made, role).filter(
-        ({ Action, Resource }) => JSON.stringify([Action, Resource]).includes('*'),
+        ({ Action, Resource }) =>
+          // Within the bucket, which the ARN before it names.
+          JSON.stringify([Action, Resource]).replace('"Arn"]},"/*"]', '').includes('*'),
       );
       assert.deepEqual(wide.map(({ Sid }) => Sid), expected, role);
     }
@@ -148,16 +200,38 @@ test('a secret by its name alone is refused: rights to it would be to none', () 
   assert.throws(() => deploy({ receiverSecrets }), /Signing.*complete ARN/);
 });
 
-test('a key for the ledger is used through DynamoDB alone, by all three', () => {
-  const ledgerKey = Key.fromKeyArn(new Stack(), 'Key', 'arn:aws:kms:eu-west-1:111122223333:key/1');
+test('a key for payloads is used by who needs them, through DynamoDB and S3 alone', () => {
+  const arn = 'arn:aws:kms:eu-west-1:111122223333:key/1e0d6f4a-0000-4000-8000-000000000000';
+  const ledgerKey = Key.fromKeyArn(new Stack(), 'Key', arn);
   const made = template({ ledgerKey });
   made.hasResourceProperties('AWS::DynamoDB::Table', {
     SSESpecification: { SSEType: 'KMS', KMSMasterKeyId: ledgerKey.keyArn },
   });
-  for (const role of FUNCTIONS) {
-    const found = statements(made, role).filter(({ Action }) => Action.includes('kms:Decrypt'));
-    assert.equal(found.length, 1, role);
-    assert.ok(JSON.stringify(found).includes('"kms:ViaService":"dynamodb.'), role);
+  made.hasResourceProperties('AWS::S3::Bucket', {
+    BucketEncryption: {
+      ServerSideEncryptionConfiguration: [
+        {
+          BucketKeyEnabled: true,
+          ServerSideEncryptionByDefault: {
+            SSEAlgorithm: 'aws:kms',
+            KMSMasterKeyID: ledgerKey.keyArn,
+          },
+        },
+      ],
+    },
+  });
+  for (const [role, through] of [
+    ['Receiver', [['PayloadKey', 's3.', 'kms:GenerateDataKey'], ['ThroughDynamoDb', 'dynamodb.']]],
+    ['Worker', [['PayloadKey', 's3.', 'kms:Decrypt'], ['ThroughDynamoDb', 'dynamodb.']]],
+    ['Sweeper', [['ThroughDynamoDb', 'dynamodb.']]],
+  ] as const) {
+    const found = statements(made, role).filter(({ Action }) => String(Action).includes('kms:'));
+    assert.equal(found.length, through.length, role);
+    for (const [i, [sid, service, action]] of through.entries()) {
+      assert.equal(found[i]?.Sid, sid, role);
+      assert.ok(JSON.stringify(found[i]).includes(`"kms:ViaService":"${service}*.`), role);
+      if (action) assert.equal(found[i]?.Action, action);
+    }
   }
 });
 
@@ -202,7 +276,7 @@ test('nothing has a name of its own, and two deployments fit into one stack', ()
   new Hookonce(both, 'One', { code: codeFrom(directory), name: 'one' });
   new Hookonce(both, 'Other', { code: codeFrom(directory), name: 'other' });
   const found = JSON.stringify(Template.fromStack(both).toJSON());
-  for (const name of ['FunctionName', 'TableName', 'QueueName', 'RoleName', 'AlarmName']) {
+  for (const name of ['FunctionName', 'TableName', 'BucketName', 'QueueName', 'RoleName', 'AlarmName']) {
     assert.ok(!found.includes(`"${name}":"`), name);
   }
   assert.ok(found.includes('hookonce/one') && found.includes('hookonce/other'));
@@ -261,6 +335,7 @@ test('a value out of range is refused before it is deployed', () => {
     [{ receiverReservedConcurrency: 0 }, /receiverReservedConcurrency is 0/],
     [{ duplicatePercent: 101 }, /duplicatePercent is 101/],
     [{ oldestOpen: Duration.seconds(59) }, /oldestOpen is 59/],
+    [{ payloadRetention: Duration.days(0) }, /payloadRetention is 0/],
   ];
   for (const [settings, message] of refused) assert.throws(() => deploy(settings), message);
 });

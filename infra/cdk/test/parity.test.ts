@@ -76,6 +76,8 @@ const parameter = (name: string): IParameter =>
 const parameterArn = (name: string): string =>
   `arn:\${AWS::Partition}:ssm:\${AWS::Region}:\${AWS::AccountId}:parameter${name}`;
 
+const LEDGER_KEY = arn('kms', 'key/1e0d6f4a-0000-4000-8000-000000000000');
+
 const EVERYTHING: { parameters: Record<string, Json>; settings: Settings } = {
   parameters: {
     ConfigurationParameter: '/prod/hooks',
@@ -85,7 +87,8 @@ const EVERYTHING: { parameters: Record<string, Json>; settings: Settings } = {
     ].join(),
     WorkerSecretArns: arn('secretsmanager', 'secret:forward-AbCdEf'),
     SecretKeyArns: arn('kms', 'key/secrets'),
-    LedgerKeyArn: arn('kms', 'key/ledger'),
+    LedgerKeyArn: LEDGER_KEY,
+    PayloadRetentionDays: 400,
     ReceiverEndpoint: 'HttpApi',
     QueueType: 'Fifo',
     Architecture: 'x86_64',
@@ -107,7 +110,8 @@ const EVERYTHING: { parameters: Record<string, Json>; settings: Settings } = {
     receiverSecrets: [secret('stripe'), parameter('/github')],
     workerSecrets: [secret('forward')],
     secretKeys: [Key.fromKeyArn(outside, 'SecretsKey', arn('kms', 'key/secrets'))],
-    ledgerKey: Key.fromKeyArn(outside, 'LedgerKey', arn('kms', 'key/ledger')),
+    ledgerKey: Key.fromKeyArn(outside, 'LedgerKey', LEDGER_KEY),
+    payloadRetention: Duration.days(400),
     receiverEndpoint: 'HttpApi',
     queueType: 'Fifo',
     architecture: Architecture.X86_64,

@@ -174,6 +174,18 @@ async fn an_object_that_holds_something_else_is_parked_and_handed_to_nobody() {
 }
 
 #[tokio::test]
+async fn a_payload_whose_object_is_gone_comes_back_with_a_duplicate() {
+    let (world, bucket) = (World::start().await, Bucket::start().await);
+    let receiver = receiver(&world, &bucket).await;
+    assert_eq!(deliver(&receiver, &delivery("evt_1", 0)).await.status, 200);
+    let (before, kept) = (world.item("evt_1").await, bucket.objects().clone());
+    bucket.objects().clear();
+    assert_eq!(deliver(&receiver, &delivery("evt_1", 0)).await.status, 200);
+    assert_eq!(world.item("evt_1").await, before);
+    assert_eq!(*bucket.objects(), kept);
+}
+
+#[tokio::test]
 async fn a_worker_that_cannot_reach_the_bucket_tries_again_later() {
     let (world, bucket) = (World::start().await, Bucket::start().await);
     let receiver = receiver(&world, &bucket).await;

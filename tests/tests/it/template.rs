@@ -8,6 +8,7 @@ mod calls;
 mod choices;
 mod document;
 mod lines;
+mod payloads;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,6 +41,9 @@ const FUNCTIONS: [(&str, Duration); 3] = [
 
 /// The namespace of what metric filters make.
 const STACK_NAMESPACE: &str = "hookonce/${AWS::StackName}";
+
+/// All objects of the bucket for payloads.
+const OBJECTS: &str = "${Payloads.Arn}/*";
 
 #[test]
 fn timeouts_are_those_that_the_code_builds_on() {
@@ -147,8 +151,8 @@ fn the_ledger_grows_with_its_load_and_outlives_its_stack() {
 fn each_function_gets_the_variables_that_it_reads_and_none_that_are_for_local_use() {
     let everywhere = [names::TABLE, names::QUEUE_URL, "RUST_LOG"];
     for (function, own) in [
-        ("Receiver", &[names::CONFIG][..]),
-        ("Worker", &[names::CONFIG]),
+        ("Receiver", &[names::CONFIG, names::PAYLOADS_BUCKET][..]),
+        ("Worker", &[names::CONFIG, names::PAYLOADS_BUCKET]),
         // What a sweep decides lies on the records.
         ("Sweeper", &[]),
     ] {
@@ -233,18 +237,21 @@ fn each_function_logs_into_a_group_of_its_own_that_forgets() {
     }
 }
 
-/// The calls are those of `dynamo::ledger`, `sqs::queue` and `runtime::secrets`, as each function
-/// reaches them. The event source polls with the worker's rights.
+/// The calls are those of `dynamo::ledger`, `sqs::queue` and `runtime::payloads`, as each function
+/// reaches them; S3 asks for `ListBucket` of who may hear that an object is gone. The event source polls with the worker's rights.
 #[test]
 fn each_function_may_make_the_calls_that_it_makes_and_no_others() {
     let table = attribute("Ledger.Arn");
     let index = json!({ "Fn::Sub": format!("${{Ledger.Arn}}/index/{OPEN_BY_DUE}") });
     let queue = attribute("Queue.Arn");
+    let bucket = attribute("Payloads.Arn");
+    let objects = json!({ "Fn::Sub": OBJECTS });
     let expected = [
         (
             "Receiver",
             vec![
-                (&table, "dynamodb", &["DescribeTable", "GetItem", "PutItem", "UpdateItem"][..]),
+                (&objects, "s3", &["PutObject"][..]),
+                (&table, "dynamodb", &["DescribeTable", "GetItem", "PutItem", "UpdateItem"]),
                 (&queue, "sqs", &["GetQueueAttributes", "SendMessage"]),
             ],
         ),
@@ -252,6 +259,8 @@ fn each_function_may_make_the_calls_that_it_makes_and_no_others() {
             "Worker",
             vec![
                 (&table, "dynamodb", &["DescribeTable", "GetItem", "UpdateItem"]),
+                (&objects, "s3", &["GetObject"]),
+                (&bucket, "s3", &["ListBucket"]),
                 (
                     &queue,
                     "sqs",
@@ -327,8 +336,9 @@ fn no_right_is_to_everything() {
                 assert!(!action.contains('*'), "{function}, {sid}: {action}");
                 assert_eq!(action.starts_with("xray:"), tracing, "{function}, {sid}: {action}");
             }
-            // X-Ray has no resources to name.
-            let anything = statement["Resource"].to_string().contains('*');
+            // X-Ray has no resources to name. Objects have no names before they are put.
+            let resource = &statement["Resource"];
+            let anything = resource["Fn::Sub"] != OBJECTS && resource.to_string().contains('*');
             assert_eq!(anything, tracing, "{function}, {sid}");
         }
     }
@@ -338,6 +348,7 @@ fn no_right_is_to_everything() {
 fn several_stacks_fit_into_one_account() {
     let fixed = [
         "AlarmName",
+        "BucketName",
         "DashboardName",
         "FunctionName",
         "LogGroupName",

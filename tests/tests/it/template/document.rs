@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use super::{FUNCTIONS, STACK_NAMESPACE};
 
 /// Statements that stand under a condition: each has a test of its own.
-pub(super) const SOMETIMES: [&str; 4] = ["Configuration", "Secrets", "Decrypt", "Trace"];
+pub(super) const SOMETIMES: [&str; 5] =
+    ["Configuration", "Decrypt", "PayloadKey", "Secrets", "Trace"];
 
 /// The template with CloudFormation's short forms (`!Ref`) written out (`{"Ref": …}`).
 pub(super) fn template() -> &'static Value {
