@@ -20,6 +20,7 @@ pub(crate) use scheme::written;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     endpoint::Setting,
@@ -114,6 +115,14 @@ pub enum CatalogueError {
         /// What is wrong.
         reason: String,
     },
+    /// The same, of one that is written within a configuration.
+    #[error("{place}: {reason}")]
+    Malformed {
+        /// Where it is written.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// Well-formed, and not to be accepted.
     #[error("{file}: {key}: {reason}")]
     Invalid {
@@ -131,6 +140,19 @@ impl Catalogue {
     pub(crate) fn parse(file: &str, text: &str) -> Result<Self, CatalogueError> {
         let written: file::File =
             toml::from_str(text).map_err(|error| syntax_error(file, text, &error))?;
+        Self::checked(file, written)
+    }
+
+    /// Checks what a file would say, written at `place`.
+    pub(crate) fn of_value(place: &str, value: Value) -> Result<Self, CatalogueError> {
+        let written = file::File::deserialize(value).map_err(|error| {
+            let reason = without_value(&error.to_string());
+            CatalogueError::Malformed { place: place.to_owned(), reason }
+        })?;
+        Self::checked(place, written)
+    }
+
+    fn checked(file: &str, written: file::File) -> Result<Self, CatalogueError> {
         checks::checked(written).map_err(|checks::Refusal { key, reason }| {
             CatalogueError::Invalid { file: file.to_owned(), key, reason }
         })

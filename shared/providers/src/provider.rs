@@ -57,6 +57,16 @@ impl Provider {
         Ok(Self { catalogue, endpoint: Arc::default() })
     }
 
+    /// Reads what a provider file would say, written within a configuration. `place` is its name
+    /// for errors.
+    ///
+    /// # Errors
+    /// As [`Provider::parse`].
+    pub fn of_value(place: &str, value: serde_json::Value) -> Result<Self, CatalogueError> {
+        let catalogue = Arc::new(Catalogue::of_value(place, value)?);
+        Ok(Self { catalogue, endpoint: Arc::default() })
+    }
+
     /// The JSON schema of provider files, for editors. What it refuses, [`Provider::parse`] refuses
     /// too, which looks further: at what can be meant.
     #[must_use]

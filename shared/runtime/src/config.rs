@@ -131,9 +131,12 @@ impl Config {
             Format::Json => serde_json::from_str(text)
                 .map_err(|error| malformed(without_value(&error.to_string())))?,
         };
-        Check { folder, trust, problems: Vec::new() }.config(raw).map_err(|problems| {
-            ConfigError::Refused { origin: origin.to_owned(), problems: Problems(problems) }
-        })
+        Check { folder, trust, own: BTreeMap::new(), problems: Vec::new() }.config(raw).map_err(
+            |problems| ConfigError::Refused {
+                origin: origin.to_owned(),
+                problems: Problems(problems),
+            },
+        )
     }
 }
 
@@ -210,6 +213,9 @@ impl fmt::Display for Problems {
 #[serde(deny_unknown_fields)]
 struct RawConfig {
     clock_skew: Option<String>,
+    /// Each what a provider file would say.
+    #[serde(default)]
+    providers: BTreeMap<String, serde_json::Value>,
     #[serde(default)]
     sources: BTreeMap<String, RawSource>,
 }
@@ -301,6 +307,8 @@ enum SecretText {
 struct Check<'a> {
     folder: Option<&'a Path>,
     trust: Trust,
+    /// Providers that the configuration brings along.
+    own: BTreeMap<String, Provider>,
     problems: Vec<String>,
 }
 
@@ -314,6 +322,9 @@ impl Check<'_> {
         if clock_skew > limits::CLOCK_SKEW {
             let most = humantime::format_duration(limits::CLOCK_SKEW);
             self.problem("clock_skew", format!("{most} at most: the lease is built on that"));
+        }
+        for (name, value) in raw.providers {
+            self.own_provider(&name, value);
         }
         let mut sources = BTreeMap::new();
         for (name, raw) in raw.sources {
@@ -485,16 +496,33 @@ impl Check<'_> {
             .fold(endpoint, |endpoint, (name, value)| endpoint.with(name, value)))
     }
 
-    /// A catalogue name, or the path of a provider file.
+    /// A provider of the configuration's own: for functions, which have no files beside them.
+    fn own_provider(&mut self, name: &str, value: serde_json::Value) {
+        let place = format!("providers.{name}");
+        match Provider::of_value(&place, value) {
+            Err(error) => self.problems.push(error.to_string()),
+            Ok(_) if Provider::builtin(name).is_some() => {
+                self.problem(&place, "the catalogue has one of this name; give it another");
+            }
+            Ok(provider) if provider.name() != name => {
+                self.problem(&format!("{place}.name"), format!("it is {name} here as well"));
+            }
+            Ok(provider) => {
+                self.own.insert(name.to_owned(), provider);
+            }
+        }
+    }
+
+    /// A catalogue name, one of the configuration's own, or the path of a provider file.
     fn provider(&mut self, path: &str, name: &str) -> Option<Provider> {
-        if let Some(provider) = Provider::builtin(name) {
+        if let Some(provider) = Provider::builtin(name).or_else(|| self.own.get(name).cloned()) {
             return Some(provider);
         }
         if Path::new(name).extension().is_none_or(|extension| extension != "toml") {
             let known = Provider::builtin_names().join(", ");
             self.problem(
                 path,
-                format!("`{name}` is not in the catalogue ({known}), and no path of a .toml file"),
+                format!("`{name}` is not in the catalogue ({known}), no [providers.{name}] of this configuration, and no path of a .toml file"),
             );
             return None;
         }

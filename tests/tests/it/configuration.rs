@@ -540,3 +540,64 @@ fn a_configuration_that_cannot_be_read_says_which_and_what_to_set() {
     let refusal = Config::read(&absent, Trust::Local).expect_err("refused").to_string();
     assert!(refusal.contains("absent.toml") && refusal.contains("HOOKONCE_CONFIG"), "{refusal}");
 }
+
+// ---- providers of its own -------------------------------------------------------------------
+
+/// A provider file, as it stands within a configuration.
+fn teapots() -> Value {
+    json!({
+        "name": "teapots",
+        "title": "Teapots",
+        "verify": [{
+            "scheme": "hmac",
+            "algorithm": "sha256",
+            "encoding": "hex",
+            "key": { "format": "raw" },
+            "header": ["x-teapots-signature"],
+            "signed": "{body}"
+        }],
+        "identity": [{ "id": [{ "pointer": "/id" }] }]
+    })
+}
+
+fn with_own(name: &str, provider: &Value) -> Result<Config, String> {
+    let config = json!({
+        "providers": { name: provider },
+        "sources": { "shop": {
+            "provider": name,
+            "secrets": ["literal:ours"],
+            "deliver": { "handler": "test" }
+        }}
+    });
+    Config::parse("test", &config.to_string(), Format::Json, None, Trust::Local)
+        .map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_configuration_may_bring_a_provider_of_its_own_along() {
+    let config = with_own("teapots", &teapots()).expect("valid");
+    let source = config.sources.values().next().expect("one");
+    assert_eq!(source.provider.name(), "teapots");
+}
+
+#[test]
+fn a_provider_of_its_own_is_checked_as_a_file_is() {
+    let changed = |pointer: &str, value: Value| {
+        let mut provider = teapots();
+        *provider.pointer_mut(pointer).expect("there") = value;
+        provider
+    };
+    let mut unknown = teapots();
+    unknown["verify"][0]["hush"] = json!("whsec_hush");
+    for (name, provider, words) in [
+        ("teapots", changed("/name", json!("kettles")), "providers.teapots.name: it is teapots"),
+        ("stripe", changed("/name", json!("stripe")), "the catalogue has one of this name"),
+        ("teapots", changed("/identity", json!([])), "providers.teapots: identity: without an id"),
+        ("teapots", changed("/verify/0/key", json!("whsec_hush")), "providers.teapots: "),
+        ("teapots", unknown, "providers.teapots: unknown field `hush`"),
+    ] {
+        let refused = with_own(name, &provider).expect_err(words);
+        assert!(refused.contains(words), "{words}: {refused}");
+        assert!(!refused.contains("whsec_hush"), "{refused}");
+    }
+}
