@@ -2,7 +2,8 @@
 
     python -m venv venv
     venv/bin/pip install stripe svix standardwebhooks slack_sdk cryptography \\
-        twilio braintree Adyen hubspot-api-client PyJWT
+        twilio braintree Adyen hubspot-api-client PyJWT sendgrid
+    npm install @octokit/webhooks-methods@6
     venv/bin/python sign_vectors.py > vectors.json
 
 Where a provider's package signs, it signs here; elsewhere the standard library's hmac does. The
@@ -13,6 +14,7 @@ import base64
 import hashlib
 import hmac
 import json
+import subprocess
 import sys
 from datetime import datetime, timezone
 from importlib.metadata import version
@@ -158,6 +160,15 @@ def mac(secret, body, digest=hashlib.sha256):
     return hmac.new(secret.encode(), body.encode(), digest)
 
 
+def by_octokit(secret, body):
+    program = """
+        import { sign } from '@octokit/webhooks-methods';
+        process.stdout.write(await sign(process.argv[1], process.argv[2]));
+    """
+    node = ["node", "--input-type=module", "-e", program, secret, body]
+    return subprocess.run(node, check=True, capture_output=True, text=True).stdout
+
+
 def github_cases():
     secret = "ours only, with spaces in it"
     guid = "5f0e6c1e-0000-4000-8000-00000000aaaa"
@@ -169,7 +180,7 @@ def github_cases():
         }
     )
 
-    def case(name, body, content_type=JSON, drop=(), add=None, **rest):
+    def case(name, body, content_type=JSON, drop=(), add=None, by="hmac", **rest):
         headers = {
             "X-GitHub-Delivery": guid,
             "X-GitHub-Event": "issues",
@@ -181,8 +192,11 @@ def github_cases():
         for header in drop:
             del headers[header]
         headers.update(add or {})
-        vector("github", name, "hmac", [secret], headers, body, **rest)
+        vector("github", name, by, [secret], headers, body, **rest)
 
+    theirs = {"X-Hub-Signature-256": by_octokit(secret, opened)}
+    by = "@octokit/webhooks-methods"
+    case("by Octokit", opened, add=theirs, by=by, events=[event(guid, "issues.opened", "I_ours")])
     case("JSON", opened, events=[event(guid, "issues.opened", "I_ours")])
     case("without a hook id", opened, drop=["X-GitHub-Hook-ID"], events=[event(guid, "issues.opened", "I_ours")])
     form = "payload=%7B%22action%22%3A%22opened%22%2C%22issue%22%3A%7B%22node_id%22%3A%22I_ours%22%7D%7D"
@@ -390,9 +404,11 @@ PACKAGES = [
     "Adyen",
     "hubspot-api-client",
     "PyJWT",
+    "sendgrid",
 ]
+OCTOKIT = {"@octokit/webhooks-methods": "6.0.0"}
 json.dump(
-    {"packages": {name: version(name) for name in PACKAGES}, "vectors": vectors},
+    {"packages": {name: version(name) for name in PACKAGES} | OCTOKIT, "vectors": vectors},
     sys.stdout,
     indent=1,
     ensure_ascii=True,
