@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::{
     InvalidSecret, Key, Rejection, Secret,
     endpoint::Endpoint,
-    reply::is_host,
+    reply::{host_and_path, is_host},
     select::{Reading, Selector},
     verify::Scheme,
 };
@@ -251,12 +251,9 @@ fn is_key_id(id: &str) -> bool {
 /// Whether `url` is `pattern`: its host by [`is_host`], and its path, in which a `*` stands for some
 /// of the characters of a file's name, never for a dot or a slash, nor for what begins a query.
 pub(crate) fn is_like(pattern: &str, url: &str) -> bool {
-    let parts = |url: &'_ str| -> Option<(String, String)> {
-        let (host, path) = url.strip_prefix("https://")?.split_once('/')?;
-        Some((host.to_owned(), path.to_owned()))
-    };
-    let (Some(wanted), Some(named)) = (parts(pattern), parts(url)) else { return false };
-    is_host(&wanted.0, &named.0) && is_path(&wanted.1, &named.1)
+    let Some((wanted_host, wanted_path)) = host_and_path(pattern) else { return false };
+    let Some((host, path)) = host_and_path(url) else { return false };
+    is_host(wanted_host, host) && is_path(wanted_path, path)
 }
 
 fn is_path(pattern: &str, path: &str) -> bool {

@@ -162,10 +162,14 @@ impl Challenge {
 /// Whether `url` is one of HTTPS at one of `hosts`. No port, no user: what a person and two parsers
 /// could read differently is not called.
 pub(crate) fn is_at(url: &str, hosts: &[String]) -> bool {
-    let Some(rest) = url.strip_prefix("https://") else { return false };
-    let Some((host, _)) = rest.split_once('/') else { return false };
+    let Some((host, _)) = host_and_path(url) else { return false };
     url.bytes().all(|byte| byte.is_ascii_graphic())
         && hosts.iter().any(|known| is_host(known, host))
+}
+
+/// What stands before and after the first slash of `https://HOST/PATH`, as it is.
+pub(crate) fn host_and_path(url: &str) -> Option<(&str, &str)> {
+    url.strip_prefix("https://")?.split_once('/')
 }
 
 /// Whether `host` is the one that `pattern` names, in which a `*` stands for a region of AWS and

@@ -11,7 +11,7 @@ use crate::{
     endpoint::Setting,
     fetch::{KeyAnswer, KeySource, Posted},
     json,
-    reply::{is_host_pattern, is_label},
+    reply::{host_and_path, is_host_pattern, is_label},
 };
 
 pub(super) fn keys(
@@ -74,8 +74,7 @@ pub(super) fn keys(
 /// HTTPS, a host without a port, a path without a query. A `*` is for what a delivery may choose,
 /// and never for a whole host.
 fn is_address(address: &str, is_named: bool) -> Result<(), Refusal> {
-    let parts = address.strip_prefix("https://").and_then(|rest| rest.split_once('/'));
-    let Some((host, path)) = parts else {
+    let Some((host, path)) = host_and_path(address) else {
         return refuse("keys.at", "an address is https://HOST/PATH");
     };
     let is_path = path.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./*".contains(&b));
