@@ -295,8 +295,8 @@ impl Outcome {
 }
 
 /// Whether a duplicate says something else than the record. Where the first payload is not at hand
-/// and the provider is known to change some fields, that cannot be told, and counts as no. Deliveries that
-/// coalesce are to be one event, whatever they say.
+/// and the provider is known to change some fields, that cannot be told, and counts as no.
+/// Deliveries that coalesce are to be one event, whatever they say.
 fn differs(config: &SourceConfig, event: &Event, record: &Record) -> bool {
     if event.coalesces_until.is_some() {
         return false;

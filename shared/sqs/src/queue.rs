@@ -59,6 +59,14 @@ impl Outgoing {
     }
 }
 
+/// Where in its queue a message stands.
+struct Place {
+    group: Option<String>,
+    /// The deduplication id.
+    once: Option<String>,
+    delay_seconds: Option<i32>,
+}
+
 /// The SQS queue of one deployment.
 #[derive(Clone, Debug)]
 pub struct Queue {
@@ -97,14 +105,17 @@ impl Queue {
             problem: error.to_string(),
             class: "queue_refused",
         })?;
-        let call = self.client.send_message().queue_url(&self.url).message_body(body);
-        let call = if self.is_fifo() {
-            let once = Uuid::new_v4().simple().to_string();
-            call.message_group_id(outgoing.group()).message_deduplication_id(once)
-        } else {
-            call.set_delay_seconds(outgoing.delay_seconds())
-        };
-        let sent = call.send().await;
+        let place = self.place_of(outgoing);
+        let sent = self
+            .client
+            .send_message()
+            .queue_url(&self.url)
+            .message_body(body)
+            .set_message_group_id(place.group)
+            .set_message_deduplication_id(place.once)
+            .set_delay_seconds(place.delay_seconds)
+            .send()
+            .await;
         sent.map(drop).map_err(|error| self.error("SendMessage", &error))
     }
 
@@ -122,10 +133,19 @@ impl Queue {
         futures::future::join_all(batches).await.into_iter().flatten().collect()
     }
 
-    /// Every send is a message of its own: a requeue within the five minutes for which a FIFO queue
-    /// remembers ids must not be swallowed. The SDK's retries of one call carry one id.
     fn is_fifo(&self) -> bool {
         self.url.ends_with(".fifo")
+    }
+
+    /// Every send is a message of its own: a requeue within the five minutes for which a FIFO queue
+    /// remembers ids must not be swallowed. The SDK's retries of one call carry one id.
+    fn place_of(&self, outgoing: &Outgoing) -> Place {
+        if self.is_fifo() {
+            let once = Uuid::new_v4().simple().to_string();
+            Place { group: Some(outgoing.group()), once: Some(once), delay_seconds: None }
+        } else {
+            Place { group: None, once: None, delay_seconds: outgoing.delay_seconds() }
+        }
     }
 
     async fn send_batch(&self, batch: &[Outgoing]) -> Vec<Result<(), QueueError>> {
@@ -138,15 +158,14 @@ impl Queue {
         };
         let entry = |(n, outgoing): (usize, &Outgoing)| {
             let body = outgoing.message.to_body().unwrap_or_default();
-            let entry =
-                SendMessageBatchRequestEntry::builder().id(n.to_string()).message_body(body);
-            let entry = if self.is_fifo() {
-                let once = Uuid::new_v4().simple().to_string();
-                entry.message_group_id(outgoing.group()).message_deduplication_id(once)
-            } else {
-                entry.set_delay_seconds(outgoing.delay_seconds())
-            };
-            entry.build()
+            let place = self.place_of(outgoing);
+            SendMessageBatchRequestEntry::builder()
+                .id(n.to_string())
+                .message_body(body)
+                .set_message_group_id(place.group)
+                .set_message_deduplication_id(place.once)
+                .set_delay_seconds(place.delay_seconds)
+                .build()
         };
         // None can fail: each has its id and its body.
         let entries = batch.iter().enumerate().filter_map(|numbered| entry(numbered).ok());
